@@ -1,0 +1,36 @@
+# `make demo` and `make test` each work alone on a machine with nothing but Python 3.11 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: $(READY)
+	$(BIN)/specedit rewrite examples/temperature.py --compare \
+		--instruction "Rename the function describe to feeling."
+
+test: $(READY)
+	$(BIN)/pytest
+
+test-slow: $(READY)
+	$(BIN)/pytest -m slow
+
+# An editable install hides specedit.proposers from type checkers, so they read an ordinary one.
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf build
+	$(BIN)/pip install --quiet --no-deps --target build/lint .
+	cd build/lint && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p specedit
+
+bench: $(READY)
+	$(BIN)/python bench/rewrite.py --dtype float32
+	$(BIN)/python bench/table.py
+
+clean:
+	rm -rf .venv build
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@

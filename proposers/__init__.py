@@ -1,0 +1,78 @@
+"""Proposers guess the tokens that come next. One file each; add one without touching the core.
+
+    class Echo(Proposer):
+        name = "echo"
+
+        def propose(self, history, limit):
+            return Draft(list(history[-limit:]))
+
+Name the class in the entry-point group `specedit.proposers` of your package and it can be used by that name.
+A proposer may be wrong as often as it likes: it costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import ClassVar
+
+from specedit.types import Draft, SpecEditError
+
+GROUP = "specedit.proposers"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a proposer may know before the first token of an answer.
+
+    Attributes:
+        prompt: token ids of the prompt.
+        references: texts that the answer may repeat, the most likely one first.
+        encode: turns text into token ids of the target's vocabulary.
+    """
+
+    prompt: Sequence[int]
+    references: Sequence[str]
+    encode: Callable[[str], list[int]]
+
+
+class Proposer(ABC):
+    """Base of all proposers.
+
+    Attributes:
+        name: the name users switch it on by.
+    """
+
+    name: ClassVar[str]
+
+    def start(self, request: Request) -> None:  # noqa: B027 (most proposers need no more than the history)
+        """A new answer begins. Forget the last one."""
+
+    @abstractmethod
+    def propose(self, history: Sequence[int], limit: int) -> Draft:
+        """At most `limit` token ids expected after `history`, which is the prompt and the answer so far.
+
+        The history only ever grows between two calls, by the tokens that the target chose: what it says
+        there is what became of the last draft.
+        """
+
+
+def available() -> dict[str, type[Proposer]]:
+    """Every proposer that an installed package names in the entry-point group `specedit.proposers`."""
+    return {point.name: point.load() for point in entry_points(group=GROUP)}
+
+
+def create(names: Iterable[str]) -> list[Proposer]:
+    """New proposers by name.
+
+    Raises:
+        SpecEditError: no installed package has a proposer of that name.
+    """
+    known = available()
+    chosen = list(names)
+    for name in chosen:
+        if name not in known:
+            raise SpecEditError(f"There is no proposer “{name}”: choose from {', '.join(sorted(known))}.")
+    return [known[name]() for name in chosen]

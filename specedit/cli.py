@@ -1,0 +1,349 @@
+"""The command line. Run `specedit --help`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from specedit import __version__
+from specedit.types import Sampling, SpecEditError
+
+if TYPE_CHECKING:
+    from specedit.decoding.statistics import Statistics
+    from specedit.editor import EditResult, SpecEditor, Stream
+
+# Everything about the run goes to standard error: standard output holds the diff, the text or the JSON alone.
+log = Console(stderr=True, highlight=False)
+
+_LIVE_LINES = 12
+_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}  # by first letter, as in git
+_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}
+
+
+def main() -> NoReturn:
+    """The console script: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted."""
+    try:
+        sys.exit(cli.main(standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        log.print("specedit: interrupted; nothing was written.", style="yellow")
+        sys.exit(130)
+    except SpecEditError as error:
+        log.print(f"specedit: {error}", style="red", markup=False, soft_wrap=True)
+        sys.exit(1)
+    except OSError as error:  # what concerns files is a SpecEditError: this is standard output
+        log.print(f"specedit: Cannot write the output: {error.strerror}.", style="red", markup=False)
+        sys.exit(1)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def cli() -> None:
+    """Rewrite code with a language model, several times faster, without changing what it writes."""
+    # Notices are for the user of a command, in one line each.
+    warnings.showwarning = lambda message, *_, **__: log.print(
+        f"specedit: {message}", style="yellow", markup=False
+    )
+
+
+def model_options(command: Callable) -> Callable:
+    """The options that choose and load a model."""
+    for option in (
+        click.option(
+            "--proposers", default="predicted,ngram", show_default=True, help="Who guesses, by name."
+        ),
+        click.option(
+            "--dtype", help="float32, bfloat16 or float16.  [default: what the device does natively]"
+        ),
+        click.option("--device", help="cpu, cuda, cuda:1 or mps.  [default: the best there is]"),
+        click.option(
+            "--model",
+            help="A hub id, a folder or a .gguf file.  [default: smollm2-135m-instruct]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def sampling_options(command: Callable) -> Callable:
+    """The options that say how a token is drawn."""
+    zero_or_more = click.FloatRange(min=0)
+    for option in (
+        click.option(
+            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For sampling."
+        ),
+        click.option("--frequency-penalty", type=float, default=0.0, help="Per earlier use of a token."),
+        click.option("--presence-penalty", type=float, default=0.0, help="For tokens used before."),
+        click.option(
+            "--repetition-penalty", type=click.FloatRange(min=0, min_open=True), default=1.0, help="1 is off."
+        ),
+        click.option(
+            "--min-p", type=click.FloatRange(0, 1), default=0.0, help="Share of the likeliest; 0 is off."
+        ),
+        click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, help="1 is off."),
+        click.option("--top-k", type=click.IntRange(min=0), default=0, help="0 is off."),
+        click.option("--temperature", type=zero_or_more, default=0.0, show_default=True, help="0 is greedy."),
+    ):
+        command = option(command)
+    return command
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-i", "--instruction", required=True, help="What to change; - reads it from standard input.")
+@click.option(
+    "-r",
+    "--reference",
+    "references",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Another file to show the model; may be repeated.",
+)
+@click.option("--write", "-w", is_flag=True, help="Write the file without asking.")
+@click.option("--diff", "diff_only", is_flag=True, help="Only show the diff; never ask or write.")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), help="Write here instead; - is standard output."
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object: text, diff, finish_reason, problems, written, stats.",
+)
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Also decode plainly; print both times and whether the texts are identical.",
+)
+@click.option(
+    "--force", is_flag=True, help="Take a complete answer in spite of placeholders or broken syntax."
+)
+@click.option("--no-speculation", is_flag=True, help="Decode plainly.")
+@click.option(
+    "--max-new-tokens", type=click.IntRange(min=1), help="Longest answer.  [default: 1.5 × the file + 256]"
+)
+@click.option(
+    "--encoding", help="The file's encoding.  [default: byte order mark, coding comment, else UTF-8]"
+)
+@model_options
+@sampling_options
+def rewrite(
+    file: Path,
+    instruction: str,
+    references: tuple[Path, ...],
+    write: bool,
+    diff_only: bool,
+    output: Path | None,
+    as_json: bool,
+    compare: bool,
+    force: bool,
+    no_speculation: bool,
+    max_new_tokens: int | None,
+    encoding: str | None,
+    model: str | None,
+    device: str | None,
+    dtype: str | None,
+    proposers: str,
+    **sampling: Any,
+) -> int:
+    """Rewrite FILE as the instruction says: shows a diff, and writes only when told to."""
+    from specedit.editing.source import SourceFile
+
+    if sum([write, diff_only, output is not None]) > 1:
+        raise click.UsageError("--write, --diff and --output exclude each other.")
+    source = SourceFile.read(file, encoding)
+    shown = {str(path): SourceFile.read(path).text for path in references}
+    if instruction == "-":
+        instruction = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if sys.stdin else ""
+    if not instruction.strip():
+        raise SpecEditError("The instruction is empty: say what to change with --instruction.")
+
+    ask = not (diff_only or as_json or output) and is_terminal(sys.stdin, sys.stdout, sys.stderr)
+    editor = load(model, device, dtype, [] if no_speculation else _names(proposers))
+    options: dict[str, Any] = {
+        "references": shown,
+        "sampling": Sampling(**sampling),
+        "max_new_tokens": max_new_tokens,
+    }
+    result = watch(editor.stream_rewrite(source, instruction, **options))
+    comparison = {}
+    if compare:
+        log.print("decoding plainly, to compare", style="dim")
+        plain = watch(editor.stream_rewrite(source, instruction, speculate=False, **options))
+        comparison = {"compare": compared(editor, result, plain)}
+
+    printed = str(output) == "-"
+    if not as_json and not printed:
+        show_diff(result.diff)
+    written = False
+    try:
+        result.require(force)
+        if printed and not as_json:
+            emit(result.data)
+        elif (output and not printed) or (result.diff and (write or (ask and agreed(file)))):
+            result.write(output, force)
+            written = True
+    finally:
+        if as_json:
+            report = {
+                "text": result.text,
+                "diff": result.diff,
+                "finish_reason": result.finish_reason,
+                "problems": [problem.message for problem in result.problems],
+                "written": written,
+                "stats": result.stats.as_dict(),
+            }
+            click.echo(json.dumps(report | comparison))
+    if not as_json:
+        log.print(outcome(file, output, result, written, ask), markup=False, soft_wrap=True)
+    return 0
+
+
+@cli.group()
+def models() -> None:
+    """List, fetch and remove models on this machine."""
+
+
+@models.command("list")
+def list_models() -> None:
+    """Models on this machine, with their size on disk."""
+    from specedit import models
+
+    cached = models.cached()
+    for entry in cached:
+        click.echo(f"{entry.name}\t{entry.bytes / 1e6:.0f} MB\t{entry.path}")
+    if not cached:
+        log.print("No model is on this machine yet: `specedit models fetch` brings the default one.")
+
+
+@models.command()
+@click.argument("name", required=False)
+def fetch(name: str | None) -> None:
+    """Bring a model onto this machine: a hub id, or the default model."""
+    from specedit import models
+
+    with log.status("fetching") as status:
+        path = models.fetch(name, lambda line: status.update(line))
+    click.echo(path)
+
+
+@models.command()
+@click.argument("name")
+def remove(name: str) -> None:
+    """Delete a model that `specedit models list` shows."""
+    from specedit import models
+
+    click.echo(f"Freed {models.remove(name) / 1e6:.0f} MB.")
+
+
+@cli.command()
+def doctor() -> int:
+    """Say what was found on this machine and what is missing."""
+    from specedit.doctor import findings
+
+    out, sound = Console(highlight=False), True
+    for finding in findings():
+        sound &= finding.good
+        mark = Text("✓", "green") if finding.good else Text("✗", "red")
+        out.print(mark, f"{finding.what}:", finding.found, markup=False, soft_wrap=True)
+    return 0 if sound else 1
+
+
+def load(model: str | None, device: str | None, dtype: str | None, proposers: list[str]) -> SpecEditor:
+    """The editor, with a line on a terminal about what takes long."""
+    with log.status("starting") as status:
+        from specedit.editor import SpecEditor  # takes seconds
+
+        editor = SpecEditor.from_pretrained(
+            model, device=device, dtype=dtype, proposers=proposers, progress=lambda line: status.update(line)
+        )
+        status.update("measuring what verifying costs here (once)")
+        editor.calibrate()
+    return editor
+
+
+def watch(stream: Stream[EditResult]) -> EditResult:
+    """Show the answer while it arrives, on a terminal."""
+    if not log.is_terminal:
+        return stream.result
+    tail = ""
+    with Live(console=log, transient=True, refresh_per_second=10) as live:
+        for piece in stream:
+            tail = "\n".join((tail + piece).split("\n")[-_LIVE_LINES:])
+            text = Text(tail.translate(_CONTROLS), overflow="ellipsis", no_wrap=True)
+            live.update(Group(text, Text(progress(stream.stats), "cyan")))
+    return stream.result
+
+
+def compared(editor: SpecEditor, result: EditResult, plain: EditResult) -> dict:
+    """How the answer compares with the one of plain decoding."""
+    margin = editor.margin(plain.generation, result.generation)
+    same = "identical" if margin is None else f"they part where the two best logits are {margin:.2g} apart"
+    ours, theirs = result.stats.total, plain.stats.total
+    log.print(f"speculative {ours:.2f} s, plain {theirs:.2f} s: {theirs / ours:.1f}× as fast, {same}")
+    comparison = {"identical": margin is None, "plain_seconds": theirs, "speculative_seconds": ours}
+    return comparison if margin is None else comparison | {"margin": margin}
+
+
+def show_diff(diff: str) -> None:
+    """The diff on standard output: coloured on a terminal, else exactly as `git apply` takes it."""
+    data = diff.encode("utf-8", "surrogateescape")
+    if not is_terminal(sys.stdout):
+        emit(data)
+        return
+    out = Console(highlight=False)
+    for line in data.decode("utf-8", "replace").translate(_CONTROLS).split("\n")[:-1]:
+        out.print(line, style=_DIFF_COLOURS.get(line[:1]), markup=False, soft_wrap=True)
+
+
+def agreed(file: Path) -> bool:
+    """Whether the user says yes."""
+    return click.confirm(f"Write {file}?", err=True)
+
+
+def is_terminal(*streams: TextIO | None) -> bool:
+    """Whether all of them are. A stream that was closed before the start is None."""
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+def emit(data: bytes) -> None:
+    """Bytes to standard output, now: what fails at exit fails unseen."""
+    if sys.stdout:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def outcome(file: Path, output: Path | None, result: EditResult, written: bool, asked: bool) -> str:
+    """The last line: what happened to the file, and what the run was like."""
+    if written:
+        did = f"wrote {output or file}"
+    elif str(output) == "-":
+        did = "printed"
+    elif not result.diff:
+        did = f"{file} needs no change"
+    else:
+        did = f"{file} is unchanged" + ("" if asked else " (--write writes it)")
+    return f"{did}; {progress(result.stats)}"
+
+
+def progress(stats: Statistics) -> str:
+    """Tokens, speed and accepted share so far."""
+    speed = stats.tokens / max(stats.total, 1e-9)
+    drafted = stats.drafted.total()
+    share = f", {stats.accepted_tokens / drafted:.0%} of {drafted} drafted tokens accepted" if drafted else ""
+    return f"{stats.tokens} tokens in {stats.total:.1f} s, {speed:.0f} tokens/s{share}"
+
+
+def _names(proposers: str) -> list[str]:
+    return [name.strip() for name in proposers.split(",") if name.strip()]

@@ -1,0 +1,97 @@
+"""What verifying costs here: seconds per forward pass as a function of how many tokens it scores."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from specedit.targets import Target
+
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_REPEATS = 3
+_CONTEXT = 256  # tokens kept while measuring
+
+
+class CostCurve:
+    """Seconds that the target takes to score n tokens, measured at a few n and corrected by every step.
+
+    Args:
+        seconds: measured seconds at the sizes 1, 2, 4, …, 256.
+    """
+
+    def __init__(self, seconds: Sequence[float]) -> None:
+        self._measured = np.maximum.accumulate(np.asarray(seconds, dtype=float))
+        self._everywhere = np.arange(1, _SIZES[-1] + 1)
+        self._interpolate()
+
+    def __call__(self, limit: int) -> np.ndarray:
+        """float64 [limit]: seconds to score 1, 2, …, limit tokens; limit is at most 256."""
+        return self._curve[:limit]
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Correct the curve by one step that scored `tokens` tokens in `seconds`.
+
+        The sizes next to it take the most of it. The others take a little: a longer context or a busier
+        machine makes them all dearer.
+        """
+        ratio = seconds / self._curve[min(tokens, len(self._curve)) - 1]
+        nearness = np.clip(1 - np.abs(np.log2(_SIZES) - np.log2(tokens)), 0, 1)
+        # A single slow step is more often noise than news.
+        self._measured *= np.clip(ratio, 0.5, 2) ** (0.05 + 0.15 * nearness)
+        self._interpolate()
+
+    def _interpolate(self) -> None:
+        self._curve = np.interp(self._everywhere, _SIZES, self._measured)
+
+    @classmethod
+    def measure(cls, target: Target) -> CostCurve:
+        """Time the target itself; the context it holds is lost. Takes about fifteen single-token steps' time
+        for each of nine sizes."""
+        context = (
+            _CONTEXT if target.max_length is None else min(_CONTEXT, max(target.max_length - _SIZES[-1], 1))
+        )
+        target.reset()
+        target.extend([0] * context, last_only=True)
+        seconds = []
+        for size in _SIZES:
+            if target.max_length is not None and context + size > target.max_length:
+                seconds.append(seconds[-1] * 2)  # can never be asked for
+                continue
+            times = []
+            for _ in range(1 + _REPEATS):
+                begin = time.perf_counter()
+                target.extend([0] * size).argmax(-1).tolist()  # reading the result waits for the device
+                times.append(time.perf_counter() - begin)
+                target.rollback(size)
+            seconds.append(statistics.median(times[1:]))
+        target.reset()
+        return cls(seconds)
+
+    @classmethod
+    def cached(cls, target: Target, folder: Path) -> CostCurve:
+        """The curve kept in `folder` for this target on this machine, else measured now and kept there."""
+        about = f"{target.name} torch {torch.__version__} threads {torch.get_num_threads()} {_processor()}"
+        path = folder / f"{sha256(about.encode()).hexdigest()[:16]}.json"
+        try:
+            return cls(json.loads(path.read_text())["seconds"])
+        except (OSError, ValueError, KeyError, TypeError):
+            curve = cls.measure(target)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"about": about, "seconds": curve._measured.tolist()}))
+        except OSError:
+            pass  # without a place to keep it, the next start measures again
+        return curve
+
+
+def _processor() -> str:
+    return (
+        torch.cuda.get_device_name() if torch.cuda.is_available() else torch.backends.cpu.get_cpu_capability()
+    )

@@ -1,0 +1,100 @@
+"""Which draft to verify, and how much of it: the best expected tokens per second, plain decoding included."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from specedit.decoding.cost import CostCurve
+from specedit.proposers import Proposer, Request
+from specedit.types import Draft
+
+MAX_DRAFT = 255  # with the token before it a forward pass of 256, the largest that is measured
+_MEMORY = 0.97  # what each draft's outcome is worth after the next one
+
+
+class Planner:
+    """Asks the proposers and chooses by measured acceptance and measured cost.
+
+    A draft of n tokens yields 1 + first·(1 + next + … + next^(n-1)) tokens on average, where `first` is how
+    often the first token of such drafts is right and `next` how often a token is right after right ones. Both
+    are counted per proposer and per strength of evidence, for every draft on offer, verified or not. (The
+    geometric yield is that of Leviathan et al. 2023, arXiv 2211.17192, equation 1; telling the first token
+    from the rest matters here, since a proposer that has found its place keeps it.)
+
+    Args:
+        proposers: asked at every step.
+        cost: seconds to score n tokens with this target.
+    """
+
+    def __init__(self, proposers: Sequence[Proposer], cost: CostCurve) -> None:
+        self.cost = cost
+        self._proposers = list(proposers)
+        self._offers: dict[str, Draft] = {}
+        self._rates: defaultdict[tuple[str, int], _Rates] = defaultdict(_Rates)
+
+    def start(self, request: Request) -> None:
+        """A new answer begins."""
+        for proposer in self._proposers:
+            proposer.start(request)
+
+    def propose(self, history: Sequence[int], limit: int) -> tuple[str, list[int]]:
+        """The proposer and the at most `limit` tokens to verify next; ("", []) when no draft pays."""
+        limit = min(limit, MAX_DRAFT)
+        self._offers = {p.name: p.propose(history, limit) for p in self._proposers} if limit else {}
+        best, choice = 1 / self.cost(1)[0], ("", list[int]())
+        for name, draft in self._offers.items():
+            n = min(len(draft.tokens), limit)
+            if not n:
+                continue
+            first, following = self._rates[_kind(name, draft)].means()
+            yields = 1 + first * (1 - following ** np.arange(1, n + 1)) / (1 - following)
+            speeds = yields / self.cost(n + 1)[1:]
+            length = int(speeds.argmax()) + 1
+            if speeds[length - 1] > best:
+                best, choice = speeds[length - 1], (name, draft.tokens[:length])
+        return choice
+
+    def learn(self, emitted: Sequence[int], scored: int, seconds: float) -> None:
+        """What the target wrote after the latest offers, and how long scoring `scored` tokens took."""
+        self.cost.learn(scored, seconds)
+        for name, draft in self._offers.items():
+            if draft.tokens:
+                right = agreeing(draft.tokens, emitted)
+                wrong = right < min(len(draft.tokens), len(emitted))
+                self._rates[_kind(name, draft)].learn(right, wrong)
+
+
+class _Rates:
+    """How often the first and the following tokens of one kind of draft are right, lately."""
+
+    def __init__(self) -> None:
+        self.first = np.array([1.0, 0.5])  # right, wrong: a prior that gives a new proposer a try
+        self.next = np.array([4.0, 0.5])
+
+    def means(self) -> tuple[float, float]:
+        following = self.next[0] / self.next.sum()
+        return self.first[0] / self.first.sum(), min(following, 0.9999)
+
+    def learn(self, right: int, wrong: bool) -> None:
+        self.first *= _MEMORY
+        self.first[0 if right else 1] += 1
+        if right:
+            self.next *= _MEMORY
+            self.next += (right - 1, wrong)
+
+
+def _kind(name: str, draft: Draft) -> tuple[str, int]:
+    return name, min(draft.match, 127).bit_length()
+
+
+def agreeing(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many leading tokens of a and b are the same."""
+    count = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        count += 1
+    return count

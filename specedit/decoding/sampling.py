@@ -1,0 +1,133 @@
+"""Drawing the target's tokens: one uniform number per position of the answer, one rule for every request.
+
+The token at answer position t is the inverse-CDF draw of the target's processed distribution at t with the
+number u(seed, t); greedy is the argmax. A drafted token is accepted iff it equals that draw, so the text does
+not depend on what was drafted, and its distribution is the target's by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import (
+    LogitsProcessorList,
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from specedit.types import Sampling, SpecEditError
+
+# Rows are processed this many at a time: sorting a vocabulary for top-p is dear, and the rows after the first
+# wrong token of a draft are never needed. An argmax is cheap, and one transfer from the device is best.
+_CHUNK = 16
+
+
+class Uniforms:
+    """u(seed, t) for t = 0, 1, 2, …: numpy's Philox stream (Salmon et al. 2011), grown as it is read."""
+
+    def __init__(self, seed: int) -> None:
+        self._stream = np.random.Generator(np.random.Philox(seed))
+        self._numbers = np.empty(0)
+
+    def __call__(self, start: int, count: int) -> np.ndarray:
+        """float64 [count] in [0, 1) for positions start … start + count - 1."""
+        while len(self._numbers) < start + count:
+            self._numbers = np.concatenate([self._numbers, self._stream.random(1024)])
+        return self._numbers[start : start + count]
+
+
+class Sampler:
+    """Draws what the target says at each position, with everything that `Sampling` asks for.
+
+    Args:
+        sampling: the request's settings.
+        prompt: the prompt's token ids; only the repetition penalty looks at them.
+    """
+
+    def __init__(self, sampling: Sampling, prompt: Sequence[int]) -> None:
+        self.sampling = sampling
+        self._prompt = list(prompt)
+        self._uniforms = Uniforms(sampling.seed)
+        self._warpers = LogitsProcessorList()
+        if sampling.temperature > 0:
+            self._warpers.append(TemperatureLogitsWarper(sampling.temperature))
+            if sampling.top_k:
+                self._warpers.append(TopKLogitsWarper(sampling.top_k))
+            if sampling.top_p < 1:
+                self._warpers.append(TopPLogitsWarper(sampling.top_p))
+            if sampling.min_p:
+                self._warpers.append(MinPLogitsWarper(sampling.min_p))
+        self._penalises = (
+            sampling.repetition_penalty != 1
+            or sampling.presence_penalty != 0
+            or sampling.frequency_penalty != 0
+        )
+
+    @property
+    def _processes(self) -> bool:
+        return self.sampling.temperature > 0 or self._penalises
+
+    def draw(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> list[int]:
+        """The target's tokens after `answer`, after `answer + draft[:1]`, … up to the first that differs from
+        the draft, or one more than the draft when all of it agrees.
+
+        Args:
+            logits: float [len(draft) + 1, vocab], row i after `answer + draft[:i]`.
+            answer: token ids of the answer so far.
+            draft: the token ids that were guessed.
+        """
+        drawn: list[int] = []
+        chunk = _CHUNK if self._processes else len(logits)
+        for start in range(0, len(logits), chunk):
+            for token in self._draw_rows(logits[start : start + chunk], answer, draft, start):
+                drawn.append(token)
+                if len(drawn) > len(draft) or token != draft[len(drawn) - 1]:
+                    return drawn
+        return drawn
+
+    def _draw_rows(
+        self, logits: Tensor, answer: Sequence[int], draft: Sequence[int], start: int
+    ) -> list[int]:
+        """Draw from rows start, start + 1, … of a block."""
+        scores = logits.float()
+        if self._penalises:
+            scores = self._penalised(scores, [*answer, *draft[:start]], draft[start:])
+        if self.sampling.logit_bias:
+            if not all(0 <= token < scores.shape[1] for token in self.sampling.logit_bias):
+                raise SpecEditError(f"logit_bias takes token ids from 0 to {scores.shape[1] - 1}.")
+            ids = _ids(self.sampling.logit_bias, scores)
+            bias = torch.tensor(list(self.sampling.logit_bias.values()), device=scores.device)
+            scores = scores.index_add(1, ids, bias.expand(len(scores), -1))
+        if self.sampling.temperature == 0:
+            return scores.argmax(-1).tolist()
+        probabilities = self._warpers(torch.empty(0), scores).softmax(-1)
+        if probabilities.device.type == "mps":  # it has no float64
+            probabilities = probabilities.cpu()
+        # float64: the last of 50,000 sums must not drift, and the draw must not hang on the row's neighbours.
+        cdf = probabilities.double().cumsum(-1)
+        u = torch.from_numpy(self._uniforms(len(answer) + start, len(cdf))).to(cdf.device)
+        return torch.searchsorted(cdf, (u * cdf[:, -1]).unsqueeze(1), right=True).squeeze(1).tolist()
+
+    def _penalised(self, scores: Tensor, answer: Sequence[int], draft: Sequence[int]) -> Tensor:
+        """Each row sees the drafted tokens before it, and none after: float [rows, vocab]."""
+        counts = torch.zeros_like(scores)
+        counts[:] = torch.bincount(_ids(answer, scores), minlength=scores.shape[1])
+        for row, token in enumerate(draft[: len(scores) - 1], start=1):
+            counts[row:, token] += 1
+        if self.sampling.repetition_penalty != 1:
+            seen = counts > 0
+            seen[:, _ids(self._prompt, scores)] = True
+            penalty = self.sampling.repetition_penalty
+            scores = torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
+        return (
+            scores - self.sampling.frequency_penalty * counts - self.sampling.presence_penalty * (counts > 0)
+        )
+
+
+def _ids(tokens: Iterable[int], like: Tensor) -> Tensor:
+    return torch.tensor(list(tokens), dtype=torch.long, device=like.device)

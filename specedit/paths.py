@@ -1,0 +1,13 @@
+"""Where specedit keeps what it can make again: models, measured costs, locks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+
+def cache_folder() -> Path:
+    """The folder that SPECEDIT_CACHE names, else the user's cache folder of this platform. It may not exist yet."""
+    return Path(os.environ.get("SPECEDIT_CACHE") or user_cache_path("specedit"))

@@ -1,0 +1,40 @@
+"""Targets: the model that decides every token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Target(Protocol):
+    """Scores runs of tokens after a kept context, and forgets the last of them again.
+
+    Attributes:
+        name: says which model, device and number format this is; measured costs are kept under it.
+        length: tokens in the kept context.
+        max_length: the most tokens the context can hold; None when there is no limit.
+        eos_token_ids: tokens that end an answer.
+        can_rollback: False for models whose state cannot forget tokens; they are decoded plainly.
+    """
+
+    name: str
+    length: int
+    max_length: int | None
+    eos_token_ids: frozenset[int]
+    can_rollback: bool
+
+    def extend(self, tokens: Sequence[int], last_only: bool = False) -> Tensor:
+        """Append tokens to the context and return the logits that follow each: float [len(tokens), vocab],
+        or [1, vocab] when only the last is wanted."""
+        ...
+
+    def rollback(self, count: int) -> None:
+        """Forget the last `count` tokens, all of which the latest `extend` appended."""
+        ...
+
+    def reset(self) -> None:
+        """Forget the whole context."""
+        ...

@@ -1,0 +1,78 @@
+"""The plain values that every layer passes around."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class SpecEditError(Exception):
+    """Something the user can put right. The message is one sentence that says what to do."""
+
+
+class Refused(SpecEditError):
+    """The answer came, but taking it would harm the user's file. The file is untouched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a token is drawn. The defaults are greedy decoding.
+
+    Attributes:
+        temperature: 0 takes the most likely token; above 0 samples.
+        top_k: keep the k most likely tokens; 0 keeps all.
+        top_p: keep the smallest set of tokens whose probability reaches this; 1 keeps all.
+        min_p: drop tokens below this share of the most likely one's probability; 0 keeps all.
+        repetition_penalty: divides positive and multiplies negative logits of tokens already seen in the
+            prompt or answer (Keskar et al. 2019, arXiv 1909.05858); 1 is off.
+        presence_penalty: subtracted once from the logit of a token already in the answer; 0 is off.
+        frequency_penalty: subtracted per occurrence in the answer; 0 is off.
+        logit_bias: added to the logits of these token ids.
+        seed: what the draws depend on besides the model.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        numbers = [
+            self.temperature,
+            self.repetition_penalty,
+            self.presence_penalty,
+            self.frequency_penalty,
+            *self.logit_bias.values(),
+        ]
+        checks = [
+            (self.temperature == 0 or self.temperature >= 1e-6, "temperature must be 0, or 0.000001 or more"),
+            (self.top_k >= 0, "top_k must be 0 (off) or more"),
+            (0 < self.top_p <= 1, "top_p must be above 0 and at most 1"),
+            (0 <= self.min_p <= 1, "min_p must be between 0 and 1"),
+            (self.repetition_penalty > 0, "repetition_penalty must be above 0"),
+            (self.seed >= 0, "seed must be 0 or more"),
+            (all(map(math.isfinite, numbers)), "temperature, penalties and biases must be finite numbers"),
+        ]
+        for holds, message in checks:
+            if not holds:
+                raise SpecEditError(f"{message}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Tokens that a proposer expects next.
+
+    Attributes:
+        tokens: the expected token ids, nearest first; empty when there is nothing to propose.
+        match: how many tokens of the history agreed with the source just before this draft: the evidence
+            behind it. The planner measures what it is worth, so a proposer needs no probabilities.
+    """
+
+    tokens: list[int]
+    match: int = 0

@@ -1,0 +1,90 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specedit.proposers import Request
+from specedit.proposers.ngram import NgramProposer
+
+
+def started(prompt=()):
+    proposer = NgramProposer()
+    proposer.start(Request(list(prompt), [], lambda text: []))
+    return proposer
+
+
+def propose(text: str, limit: int = 100) -> tuple[str, int]:
+    """Letters as tokens."""
+    draft = started().propose([ord(c) for c in text], limit)
+    return "".join(map(chr, draft.tokens)), draft.match
+
+
+def test_what_followed_before_is_expected_again():
+    assert propose("the old file. the old f", limit=4) == ("ile.", 9)
+
+
+def test_the_longest_suffix_wins_over_a_later_shorter_one():
+    assert propose("abcX bcY abc", limit=1) == ("X", 3)
+
+
+def test_of_equals_the_latest_wins():
+    assert propose("abX-abY ab", limit=1) == ("Y", 2)
+
+
+def test_a_text_that_repeats_is_continued_with_its_period():
+    assert propose("abcabc", limit=8) == ("abcabcab", 3)
+
+
+def test_nothing_is_expected_after_something_new():
+    assert propose("abc") == ("", 0)
+    assert propose("") == ("", 0)
+
+
+def test_it_learns_from_the_answer_as_it_grows():
+    proposer, history = started(), list(b"one:two,")
+    assert proposer.propose(history, 3).tokens == []
+    history += b"three,one"
+    assert bytes(proposer.propose(history, 4).tokens) == b":two"
+
+
+def test_asking_twice_gives_the_same_draft():
+    proposer, history = started(), list(b"abcdabc")
+    assert proposer.propose(history, 5) == proposer.propose(history, 5)
+
+
+@given(st.lists(st.integers(0, 2), max_size=60), st.integers(1, 20))
+def test_the_match_is_the_longest_suffix_that_occurred_before(history, limit):
+    longest = max(
+        (
+            n
+            for n in range(1, len(history))
+            if any(history[i : i + n] == history[-n:] for i in range(len(history) - n))
+        ),
+        default=0,
+    )
+    draft = started().propose(history, limit)
+    assert draft.match == longest
+    assert len(draft.tokens) == (limit if longest else 0)
+    if longest:  # and the draft is what followed it somewhere, going round if it reaches the present
+        starts = [
+            i + longest
+            for i in range(len(history) - longest)
+            if history[i : i + longest] == history[-longest:]
+        ]
+        round_from = [(history + history[i:] * limit)[i : i + limit] for i in starts]
+        assert draft.tokens in round_from
+
+
+@given(st.lists(st.integers(0, 3), max_size=80), st.data())
+def test_growing_step_by_step_is_the_same_as_all_at_once(history, data):
+    grown = started()
+    at = 0
+    while at < len(history):
+        at += data.draw(st.integers(1, 9))
+        grown.propose(history[:at], 4)
+    assert grown.propose(history, 4).match == started().propose(history, 4).match
+
+
+def test_the_index_grows_with_the_text_and_no_faster():
+    """At most two states a token (Blumer et al. 1985): the work per token does not depend on the context."""
+    proposer = started()
+    proposer.propose([n * n % 97 for n in range(5000)], 4)
+    assert len(proposer._next) <= 2 * 5000

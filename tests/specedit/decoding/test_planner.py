@@ -1,0 +1,128 @@
+import json
+
+import numpy as np
+import pytest
+
+from specedit.decoding.cost import CostCurve
+from specedit.decoding.planner import Planner
+from specedit.proposers import Proposer, Request
+from specedit.targets.hf import HFTarget
+from specedit.types import Draft
+
+FLAT = [1.0] * 9  # seconds for 1, 2, 4, … 256 tokens
+STEEP = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0]
+
+
+class Ones(Proposer):
+    name = "ones"
+
+    def propose(self, history, limit):
+        return Draft([1] * limit, match=3)
+
+
+class Silent(Proposer):
+    name = "silent"
+
+    def propose(self, history, limit):
+        return Draft([])
+
+
+def planner(cost, *proposers):
+    plan = Planner(proposers or [Ones()], CostCurve(cost))
+    plan.start(Request([0], [], lambda text: []))
+    return plan
+
+
+def after(plan, emitted, steps):
+    """The plan once `steps` steps ended in these tokens."""
+    for _ in range(steps):
+        plan.propose([0], 255)
+        plan.learn(emitted, 1, 1.0)
+    return plan.propose([0], 255)
+
+
+def test_what_is_always_right_is_drafted_long_where_that_is_free():
+    _, tokens = after(planner(FLAT), [1] * 64, steps=20)
+    assert len(tokens) == 255
+
+
+def test_what_is_always_wrong_is_not_drafted():
+    assert after(planner([1, 1.1, 1.2, 1.4, 1.6, 2, 3, 5, 9]), [2], steps=20) == ("", [])
+
+
+def test_what_turned_right_again_is_drafted_again():
+    plan = planner([1, 1.1, 1.2, 1.4, 1.6, 2, 3, 5, 9])
+    after(plan, [2], steps=20)
+    assert after(plan, [1], steps=20)[1]
+
+
+def test_nothing_is_drafted_where_each_token_costs_a_step():
+    assert after(planner(STEEP), [1] * 4, steps=20) == ("", [])
+
+
+def test_dearer_verification_means_shorter_drafts():
+    cheap = after(planner([1, 1, 1, 1, 1, 1.2, 1.5, 2, 3]), [1] * 8 + [2], steps=30)[1]
+    dear = after(planner([1, 1.2, 1.5, 2, 3, 5, 9, 17, 33]), [1] * 8 + [2], steps=30)[1]
+    assert 0 < len(dear) < len(cheap)
+
+
+def test_a_proposer_without_a_draft_does_not_hinder_the_other():
+    name, tokens = after(planner(FLAT, Silent(), Ones()), [1] * 9, steps=3)
+    assert name == "ones"
+    assert tokens
+
+
+def test_no_room_no_draft():
+    assert planner(FLAT).propose([0], 0) == ("", [])
+
+
+def test_the_curve_follows_what_steps_cost():
+    curve = CostCurve(FLAT)
+    for _ in range(60):
+        curve.learn(64, 3.0)
+    assert curve(64)[-1] == pytest.approx(3.0, rel=0.05)
+
+
+def test_one_odd_step_hardly_moves_the_curve():
+    curve = CostCurve(FLAT)
+    curve.learn(8, 1000.0)
+    assert curve(256).max() < 1.2
+
+
+def test_measuring_a_model_gives_a_rising_curve_and_an_empty_context(tiny):
+    target = HFTarget(tiny("llama"))
+    curve = CostCurve.measure(target)
+    assert (np.diff(curve(256)) >= 0).all()
+    assert curve(1)[0] > 0
+    assert target.length == 0
+
+
+def test_a_measured_curve_is_kept(tiny, tmp_path):
+    target = HFTarget(tiny("llama"))
+    first = CostCurve.cached(target, tmp_path)
+    assert np.array_equal(CostCurve.cached(target, tmp_path)(256), first(256))
+
+
+def test_another_number_format_has_its_own_curve(tiny, tmp_path):
+    target = HFTarget(tiny("llama"))
+    CostCurve.cached(target, tmp_path)
+    target.name = target.name.replace("float32", "bfloat16")
+    CostCurve.cached(target, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{}", json.dumps({"seconds": [1]}), json.dumps({"seconds": ["a"] * 9})]
+)
+def test_a_damaged_curve_is_measured_again(tiny, tmp_path, damage):
+    target = HFTarget(tiny("llama"))
+    CostCurve.cached(target, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(damage)
+    assert len(CostCurve.cached(target, tmp_path)(256)) == 256
+    assert len(json.loads(kept.read_text())["seconds"]) == 9
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tiny, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert len(CostCurve.cached(HFTarget(tiny("llama")), tmp_path / "file" / "costs")(256)) == 256

@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+import torch
+from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from specedit.decoding.sampling import Sampler, Uniforms
+from specedit.types import Sampling, SpecEditError
+
+
+def test_a_position_keeps_its_number_however_it_is_asked_for():
+    together, apart = Uniforms(7), Uniforms(7)
+    numbers = together(0, 3000)
+    assert [float(apart(t, 1)[0]) for t in (2999, 5, 0)] == [numbers[2999], numbers[5], numbers[0]]
+
+
+def test_seeds_differ():
+    assert not np.array_equal(Uniforms(1)(0, 10), Uniforms(2)(0, 10))
+
+
+def test_greedy_takes_the_argmax_up_to_the_first_disagreement():
+    logits = torch.eye(5)[[3, 1, 4, 2]]
+    assert Sampler(Sampling(), [0]).draw(logits, [], [3, 1, 0]) == [3, 1, 4]
+    assert Sampler(Sampling(), [0]).draw(logits, [], [3, 1, 4]) == [3, 1, 4, 2]
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 17, 40])
+def test_a_block_is_drawn_as_its_positions_would_be_alone(length):
+    torch.manual_seed(0)
+    logits = torch.randn(length, 50)
+    sampling = Sampling(temperature=0.9, top_p=0.95, frequency_penalty=0.3, repetition_penalty=1.2, seed=3)
+    alone: list[int] = []
+    for row in logits:
+        alone += Sampler(sampling, [1, 2]).draw(row[None], alone, [])
+    assert Sampler(sampling, [1, 2]).draw(logits, [], alone[:-1]) == alone
+
+
+def test_a_draw_inverts_the_cdf_of_the_warped_distribution():
+    torch.manual_seed(0)
+    logits = torch.randn(1, 50) * 3
+    sampling = Sampling(temperature=0.7, top_k=20, top_p=0.9, min_p=0.02, seed=9)
+    scores = logits
+    for warp in (
+        TemperatureLogitsWarper(0.7),
+        TopKLogitsWarper(20),
+        TopPLogitsWarper(0.9),
+        MinPLogitsWarper(0.02),
+    ):
+        scores = warp(None, scores)
+    cdf = scores.softmax(-1).double().cumsum(-1)[0].numpy()
+    for t in range(100):
+        expected = int(np.searchsorted(cdf, Uniforms(9)(t, 1)[0] * cdf[-1], side="right"))
+        assert Sampler(sampling, [0]).draw(logits, [0] * t, []) == [expected]
+
+
+def test_presence_and_frequency_count_the_answer_and_not_the_prompt():
+    logits = torch.tensor([[5.0, 4.9, 0.0]])
+    once = Sampling(presence_penalty=0.2)
+    assert Sampler(once, prompt=[0, 0, 0]).draw(logits, [], []) == [0]
+    assert Sampler(once, prompt=[0]).draw(logits, [0], []) == [1]
+    often = Sampling(frequency_penalty=0.06)
+    assert Sampler(often, prompt=[0]).draw(logits, [0], []) == [0]
+    assert Sampler(often, prompt=[0]).draw(logits, [0, 0], []) == [1]
+
+
+def test_penalties_count_the_accepted_draft_before_a_position_and_nothing_after():
+    logits = torch.tensor([[5.0, 4.9, 0.0]]).expand(3, 3)
+    sampling = Sampling(presence_penalty=0.2)
+    # 0 is penalised after it was written, then 1 is too and 0 is ahead again.
+    assert Sampler(sampling, [2]).draw(logits, [], [0, 1]) == [0, 1, 0]
+    # The rejected 2 leaves no trace.
+    assert Sampler(sampling, [2]).draw(logits, [], [2, 1]) == [0]
+
+
+def test_logit_bias_is_added():
+    logits = torch.tensor([[1.0, 0.0, 0.0]])
+    assert Sampler(Sampling(logit_bias={2: 1.5}), [0]).draw(logits, [], []) == [2]
+
+
+def test_logit_bias_for_no_token_says_which_there_are():
+    with pytest.raises(SpecEditError, match="from 0 to 2"):
+        Sampler(Sampling(logit_bias={3: 1.0}), [0]).draw(torch.zeros(1, 3), [], [])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"temperature": -1},
+        {"top_p": 0},
+        {"top_p": 1.1},
+        {"min_p": 2},
+        {"top_k": -1},
+        {"repetition_penalty": 0},
+        {"seed": -1},
+    ],
+)
+def test_settings_out_of_range_are_named(wrong):
+    with pytest.raises(SpecEditError, match=next(iter(wrong))):
+        Sampling(**wrong)
