@@ -43,7 +43,7 @@ def main() -> NoReturn:
         log.print(f"specedit: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(1)
     except OSError as error:  # what concerns files is a SpecEditError: this is standard output
-        log.print(f"specedit: Cannot write the output: {error.strerror}.", style="red", markup=False)
+        log.print(f"specedit: Cannot write the output ({error.strerror}).", style="red", soft_wrap=True)
         sys.exit(1)
 
 
@@ -291,7 +291,10 @@ def compared(editor: SpecEditor, result: EditResult, plain: EditResult) -> dict:
     margin = editor.margin(plain.generation, result.generation)
     same = "identical" if margin is None else f"they part where the two best logits are {margin:.2g} apart"
     ours, theirs = result.stats.total, plain.stats.total
-    log.print(f"speculative {ours:.2f} s, plain {theirs:.2f} s: {theirs / ours:.1f}× as fast, {same}")
+    log.print(
+        f"speculative {ours:.2f} s, plain {theirs:.2f} s: {theirs / ours:.1f}× as fast, {same}",
+        soft_wrap=True,
+    )
     comparison = {"identical": margin is None, "plain_seconds": theirs, "speculative_seconds": ours}
     return comparison if margin is None else comparison | {"margin": margin}
 

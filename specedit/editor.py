@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from specedit import models
 from specedit.decoding.cost import CostCurve
+from specedit.decoding.encode import Messages, encode_chat, encode_text
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner, agreeing
 from specedit.decoding.statistics import Statistics
@@ -32,7 +33,6 @@ PROPOSERS = ("predicted", "ngram")
 GREEDY = Sampling()
 _UNBOUNDED = 4096  # answer tokens where neither the caller nor the model sets a limit
 
-Messages = Sequence[Mapping[str, str]]
 R = TypeVar("R")
 
 
@@ -75,7 +75,7 @@ class EditResult:
     generation: Generation
     data: bytes = field(repr=False)
     _source: SourceFile = field(repr=False)
-    _complete: bool = field(repr=False)
+    _usable: bool = field(repr=False)
 
     @property
     def finish_reason(self) -> str:
@@ -89,12 +89,13 @@ class EditResult:
         """Raise what stands against taking this answer.
 
         Args:
-            force: take it in spite of its problems. An answer that was cut short is never taken.
+            force: take it in spite of its problems. An answer that was cut short, or that the file's encoding
+                cannot express, is never taken.
 
         Raises:
             Refused: there is a problem.
         """
-        if self.problems and (not force or not self._complete):
+        if self.problems and not (force and self._usable):
             raise Refused(self.problems[0].message)
 
     def write(self, path: str | os.PathLike[str] | None = None, force: bool = False) -> None:
@@ -357,50 +358,27 @@ class SpecEditor:
         return min(room, asked or room)
 
     def _encode_text(self, text: str) -> list[int]:
-        """Token ids of a text in which control tokens are ordinary characters."""
-        return self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
+        return encode_text(self.tokenizer, text)
 
     def _encode(self, prompt: Messages | Sequence[int], prefill: str) -> list[int]:
-        """Token ids of a chat. A control token that stands in a message is text there, not control."""
-        if all(isinstance(token, int) for token in prompt):
-            return [*prompt, *self._encode_text(prefill)] if prefill else list(prompt)  # type: ignore[list-item]
-        messages = [dict(message) for message in prompt]  # type: ignore[call-overload]
-        try:
-            "".join(message["content"] for message in messages).encode()
-        except UnicodeEncodeError as error:
-            raise SpecEditError(
-                "The prompt holds bytes that are no text: write the instruction in UTF-8."
-            ) from error
-        if not self.tokenizer.chat_template:
-            text = "\n\n".join(message["content"] for message in messages)
-            return self.tokenizer(f"{text}\n\n{prefill}").input_ids
-        controls = self.tokenizer.all_special_tokens + list(self.tokenizer.get_added_vocab())
-        held = {}
-        for number, message in enumerate(messages):
-            if any(control in message["content"] for control in controls):
-                mark = f"\ue000{number}\ue001"  # private use: no template and no special token has it
-                held[mark] = message["content"]
-                message["content"] = mark
-        text = (
-            self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) + prefill
-        )
-        ids: list[int] = []
-        for mark, content in held.items():
-            before, _, text = text.partition(mark)
-            ids += self.tokenizer(before, add_special_tokens=False).input_ids + self._encode_text(content)
-        return ids + self.tokenizer(text, add_special_tokens=False).input_ids
+        ids = [token for token in prompt if isinstance(token, int)]
+        if len(ids) == len(prompt):
+            return ids + self._encode_text(prefill)
+        messages = [message for message in prompt if not isinstance(message, int)]
+        return encode_chat(self.tokenizer, messages, prefill)
 
 
 def _rewriting(
     stream: Stream[Generation], source: SourceFile, instruction: str, prompt: EditPrompt
 ) -> Generator[str, None, EditResult]:
-    # The stream holds the closing fence back until it knows what follows: the last piece is ours to choose.
-    shown = last = ""
+    # The stream holds the closing fence back until it knows what follows: the last piece is ours to choose. A
+    # fence that closes an empty file is no stop string.
+    shown = held = ""
     for piece in stream:
-        if last:
-            yield last
-            shown += last
-        last = piece
+        if held and not prompt.fence.startswith(shown + held):
+            yield held
+            shown, held = shown + held, ""
+        held += piece
     generation = stream.result
     # The code ends with a newline even when the stop string, which begins with it, has cut it off.
     answer = extract(generation.text + (generation.matched_stop or ""), prompt.fence)
@@ -408,11 +386,12 @@ def _rewriting(
         yield answer.text[len(shown) :]
 
     problems: list[Problem] = []
-    data = source.data
+    data, usable = source.data, answer.closed
     try:
         data = source.restore(answer.text, instruction)
     except Refused as error:
         problems.append(Problem(0, str(error)))
+        usable = False
     text = data.decode(source.encoding)
     if answer.closed:
         problems += check(source.text, answer.text, source.name)
@@ -427,4 +406,4 @@ def _rewriting(
             Problem(0, "The answer ended before its code block did: word the instruction differently.")
         ]
     diff = unified(source.original, text, source.name)
-    return EditResult(text, diff, problems, generation, data, source, answer.closed)
+    return EditResult(text, diff, problems, generation, data, source, usable)

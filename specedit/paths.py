@@ -9,5 +9,5 @@ from platformdirs import user_cache_path
 
 
 def cache_folder() -> Path:
-    """The folder that SPECEDIT_CACHE names, else the user's cache folder of this platform. It may not exist yet."""
+    """The folder that SPECEDIT_CACHE names, else this platform's place for caches. It may not exist yet."""
     return Path(os.environ.get("SPECEDIT_CACHE") or user_cache_path("specedit"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import torch
 from specedit.targets import Target
 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-_REPEATS = 3
+_REPEATS = 5
 _CONTEXT = 256  # tokens kept while measuring
 
 
@@ -27,7 +27,8 @@ class CostCurve:
     """
 
     def __init__(self, seconds: Sequence[float]) -> None:
-        self._measured = np.maximum.accumulate(np.asarray(seconds, dtype=float))
+        # More tokens never cost less. Noise only ever adds time, so the lower of two that disagree is right.
+        self._measured = np.minimum.accumulate(np.asarray(seconds, dtype=float)[::-1])[::-1].copy()
         self._everywhere = np.arange(1, _SIZES[-1] + 1)
         self._interpolate()
 
@@ -52,25 +53,24 @@ class CostCurve:
 
     @classmethod
     def measure(cls, target: Target) -> CostCurve:
-        """Time the target itself; the context it holds is lost. Takes about fifteen single-token steps' time
-        for each of nine sizes."""
+        """Time the target itself; the context it holds is lost. The least of a few repeats counts."""
         context = (
             _CONTEXT if target.max_length is None else min(_CONTEXT, max(target.max_length - _SIZES[-1], 1))
         )
         target.reset()
         target.extend([0] * context, last_only=True)
-        seconds = []
+        seconds: list[float] = []
         for size in _SIZES:
             if target.max_length is not None and context + size > target.max_length:
                 seconds.append(seconds[-1] * 2)  # can never be asked for
                 continue
             times = []
-            for _ in range(1 + _REPEATS):
+            for _ in range(_REPEATS):
                 begin = time.perf_counter()
                 target.extend([0] * size).argmax(-1).tolist()  # reading the result waits for the device
                 times.append(time.perf_counter() - begin)
                 target.rollback(size)
-            seconds.append(statistics.median(times[1:]))
+            seconds.append(min(times))
         target.reset()
         return cls(seconds)
 
@@ -83,11 +83,9 @@ class CostCurve:
             return cls(json.loads(path.read_text())["seconds"])
         except (OSError, ValueError, KeyError, TypeError):
             curve = cls.measure(target)
-        try:
+        with suppress(OSError):  # without a place to keep it, the next start measures again
             folder.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"about": about, "seconds": curve._measured.tolist()}))
-        except OSError:
-            pass  # without a place to keep it, the next start measures again
         return curve
 
 

@@ -105,7 +105,7 @@ class Sampler:
             scores = scores.index_add(1, ids, bias.expand(len(scores), -1))
         if self.sampling.temperature == 0:
             return scores.argmax(-1).tolist()
-        probabilities = self._warpers(torch.empty(0), scores).softmax(-1)
+        probabilities = self._warpers(torch.LongTensor(), scores).softmax(-1)
         if probabilities.device.type == "mps":  # it has no float64
             probabilities = probabilities.cpu()
         # float64: the last of 50,000 sums must not drift, and the draw must not hang on the row's neighbours.

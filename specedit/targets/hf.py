@@ -15,8 +15,8 @@ from specedit.types import SpecEditError
 class HFTarget:
     """A causal language model of transformers 5.17 to 5.24 with its key-value cache (see `Target`).
 
-    Rollback crops the cache. Sliding-window layers keep what has left the window until the crop that follows
-    it, so they can be rolled back too. Recurrent and hybrid models cannot: `can_rollback` is False for them.
+    Rollback crops the cache. Sliding-window layers keep what has left the window until that crop, so they can
+    be rolled back too. Recurrent and hybrid models cannot: `can_rollback` is False for them.
 
     Raises:
         SpecEditError: the model keeps no cache that transformers manages.
@@ -39,17 +39,20 @@ class HFTarget:
         )
         ids = model.generation_config.eos_token_id if model.generation_config else model.config.eos_token_id
         self.eos_token_ids = frozenset([ids] if isinstance(ids, int) else ids or ())
+        self.can_rollback = not model._is_stateful and DynamicCache(config=model.config).is_croppable
         self.reset()
-        self.can_rollback = not model._is_stateful and self._cache.is_croppable
 
     def reset(self) -> None:
         self.length = 0
         self._latest = 0
         self._cache = DynamicCache(config=self.model.config)
-        self._cache.activate_past_recording()
+        if self.can_rollback:
+            self._cache.activate_past_recording()
 
     @torch.inference_mode()
     def extend(self, tokens: Sequence[int], last_only: bool = False) -> Tensor:
+        if self._latest:
+            self.rollback(0)
         ids = torch.tensor([tokens], device=self.model.device)
         options: dict = {self._cache_argument: self._cache, "use_cache": True}
         if last_only and self._limits_logits:
@@ -63,7 +66,9 @@ class HFTarget:
         if count > self._latest:
             # A sliding window has already dropped what an older rollback would need.
             raise ValueError(f"only the latest {self._latest} tokens can be rolled back, not {count}")
-        if count:  # crop(0) is not a no-op on sliding layers
+        if self.can_rollback:
+            # Also for 0: it is the crop that lets sliding layers drop what has left the window, and before
+            # transformers 5.24 the next forward pass fails without it.
             self._cache.crop(-count)
-            self.length -= count
+        self.length -= count
         self._latest = 0

@@ -23,6 +23,7 @@ from specedit.proposers import Request, create
 from specedit.types import Sampling
 
 VOCAB = 29
+GREEDY = Sampling()
 _SHAPE = {
     "vocab_size": VOCAB,
     "hidden_size": 32,
@@ -87,7 +88,7 @@ def run():
         target,
         prompt,
         proposers=(),
-        sampling=Sampling(),
+        sampling=GREEDY,
         max_tokens=60,
         ends=lambda token: False,
         reference=None,

@@ -1,0 +1,249 @@
+"""Rewrite real files in several ways and compare the seconds to the last token.
+
+Every way gets the same prompt (what `SpecEditor.rewrite` asks, the opening fence included) and the same
+budget of tokens; only the end-of-sequence token ends an answer sooner, so that all can be compared with
+`generate`. Prefill is timed, loading and calibration are not. The order of the ways turns from edit to
+edit, since machines drift. What `specedit` and `nothing` have learnt is kept from edit to edit, as in one
+user's process; `wrong` is met anew each time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Sequence
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+
+import click
+import torch
+from edits import Edit, load_edits
+from rich.progress import Progress
+from table import RESULTS, WAYS, report
+
+from specedit import Sampling, SpecEditError, SpecEditor
+from specedit.decoding.cost import CostCurve
+from specedit.decoding.loop import decode
+from specedit.decoding.planner import Planner, agreeing
+from specedit.decoding.statistics import Statistics
+from specedit.decoding.text import TextStream
+from specedit.editing import build_prompt
+from specedit.editor import PROPOSERS
+from specedit.paths import cache_folder
+from specedit.proposers import Proposer, Request, create
+from specedit.types import Draft
+
+SAMPLED = ("plain", "specedit")
+THEIRS = {"transformers": {}, "lookup": {"prompt_lookup_num_tokens": 10}}
+WARM_UP = 24  # tokens
+
+
+class Nothing(Proposer):
+    """Never finds anything."""
+
+    name = "nothing"
+
+    def propose(self, history: Sequence[int], limit: int) -> Draft:
+        return Draft([])
+
+
+class Wrong(Proposer):
+    """Always proposes 64 tokens that no answer has: the one that begins a message."""
+
+    name = "wrong"
+
+    def __init__(self, token: int) -> None:
+        self._token = token
+
+    def propose(self, history: Sequence[int], limit: int) -> Draft:
+        return Draft([self._token] * min(64, limit), match=64)
+
+
+class Bench:
+    """One model, and the ways to decode with it."""
+
+    def __init__(self, dtype: str | None, most: int | None) -> None:
+        self._most = most
+        self.editor = SpecEditor.from_pretrained(dtype=dtype, progress=click.echo)
+        self.target, self.tokenizer = self.editor.target, self.editor.tokenizer
+        self.forget()
+
+    def prompt(self, edit: Edit) -> tuple[list[int], int]:
+        """The prompt's token ids, and how many tokens the answer may have."""
+        asked = build_prompt(edit.text, edit.instruction, Path(edit.name).name)
+        one = self.editor.generate(asked.messages, prefill=asked.prefill, max_new_tokens=1, speculate=False)
+        budget = int(len(self._encode(edit.text)) * 1.1) + 64
+        return one.prompt, min(budget, self._most or budget, self.target.max_length - len(one.prompt))
+
+    def forget(self) -> None:
+        """Start with planners that have learnt nothing."""
+        self._planners = {way: self._planner(way) for way in ("specedit", "nothing")}
+
+    def run(
+        self, way: str, edit: Edit, prompt: list[int], limit: int, sampling: Sampling
+    ) -> tuple[list[int], dict]:
+        """The tokens of the answer, and what they took."""
+        if way in THEIRS:
+            return self._theirs(prompt, limit, **THEIRS[way])
+        planner = self._planners.get(way) or self._planner(way)
+        stats = Statistics()
+        begin = perf_counter()
+        answer = TextStream(self.tokenizer, self.target.eos_token_ids, after=prompt)
+        request = Request(prompt, [edit.text], self._encode)
+        options = {"max_tokens": limit, "ends": answer.push, "stats": stats}
+        for _ in decode(self.target, request, sampling, planner, **options):
+            answer.take()  # as an editor does that shows the answer
+        return answer.tokens, {
+            "seconds": perf_counter() - begin,
+            "passes": 1 + stats.target_calls,
+            **{part: getattr(stats, part) for part in ("prefill", "verify", "draft", "coordination")},
+            "drafted": dict(stats.drafted),
+            "accepted": dict(stats.accepted),
+        }
+
+    def _theirs(self, prompt: list[int], limit: int, **options) -> tuple[list[int], dict]:
+        passes = 0
+
+        def count(*_: object) -> None:
+            nonlocal passes
+            passes += 1
+
+        hook = self.target.model.register_forward_pre_hook(count)
+        try:
+            begin = perf_counter()
+            ids = torch.tensor([prompt], device=self.target.model.device)
+            answer = self.target.model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=limit,
+                do_sample=False,
+                eos_token_id=sorted(self.target.eos_token_ids),
+                pad_token_id=self.tokenizer.pad_token_id,
+                **options,
+            )
+            tokens = answer[0, len(prompt) :].tolist()
+            return tokens, {"seconds": perf_counter() - begin, "passes": passes}
+        finally:
+            hook.remove()
+
+    def _planner(self, way: str) -> Planner | None:
+        if way == "plain":
+            return None
+        made = {"nothing": [Nothing()], "wrong": [Wrong(self.tokenizer.bos_token_id)]}
+        cost = CostCurve.cached(self.target, cache_folder() / "costs")
+        return Planner(made.get(way) or create(PROPOSERS), cost)
+
+    def _encode(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
+
+    def about(self) -> dict:
+        device = self.target.model.device
+        return {
+            "model": self.target.name.split()[0],
+            "dtype": str(self.target.model.dtype).removeprefix("torch."),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "python": platform.python_version(),
+            **{package: version(package) for package in ("torch", "transformers", "specedit")},
+        }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+@click.command(help=__doc__)
+@click.option("--dtype", help="float32, bfloat16 or float16; by default what the machine does natively.")
+@click.option("--limit", type=int, metavar="N", help="Only the first N edits.")
+@click.option(
+    "--edits", "chosen", default="", metavar="A,B", help="Only edits whose path contains one of these."
+)
+@click.option("--max-tokens", type=int, metavar="K", help="Cut every answer at K tokens.")
+@click.option("--sampled", is_flag=True, help="Sample instead (seed: the edit's number), against plain.")
+@click.option("--resume", is_flag=True, help="Go on with a run that was stopped.")
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the results.")
+def main(
+    dtype: str | None,
+    limit: int | None,
+    chosen: str,
+    max_tokens: int | None,
+    sampled: bool,
+    resume: bool,
+    out: Path,
+) -> None:
+    parts = chosen.split(",")
+    listed = [(seed, e) for seed, e in enumerate(load_edits()) if any(part in e.name for part in parts)]
+    if not listed:
+        raise click.UsageError(f"edits.toml has no edit of {chosen}.")
+    bench = Bench(dtype, max_tokens)
+    ways = SAMPLED if sampled else tuple(WAYS)
+    about = bench.about() | {"max_tokens": max_tokens}
+    file = out / f"{'sampled' if sampled else 'rewrite'}-{about['dtype']}.json"
+    command = shlex.join(["python", *sys.argv])
+    result = {"about": about, "date": f"{date.today()}", "command": command, "edits": {}}
+    if resume and file.exists():
+        result = json.loads(file.read_text("utf-8"))
+        if result["about"] != about:
+            raise click.UsageError(f"{file} is of another machine or other settings: leave out --resume.")
+    out.mkdir(parents=True, exist_ok=True)
+    todo = [(seed, edit) for seed, edit in listed[:limit] if edit.name not in result["edits"]]
+
+    # A thread that refreshes the bar would take time from what is measured.
+    with Progress(auto_refresh=False) as progress:
+        task = progress.add_task("warming up", total=len(todo) * len(ways))
+        for way in ways if todo else ():
+            edit = todo[0][1]
+            bench.run(way, edit, bench.prompt(edit)[0], WARM_UP, Sampling())
+        bench.forget()
+        for seed, edit in todo:
+            prompt, budget = bench.prompt(edit)
+            sampling = Sampling(temperature=0.8, top_p=0.95, seed=seed) if sampled else Sampling()
+            answers, runs = {}, {}
+            turn = seed % len(ways)
+            order = ways[turn:] + ways[:turn]
+            for way in order:
+                progress.update(task, description=f"{edit.name}: {way}", refresh=True)
+                answers[way], runs[way] = bench.run(way, edit, prompt, budget, sampling)
+                progress.update(task, advance=1, refresh=True)
+            true = answers["plain" if sampled else "transformers"]
+            for way in ways:
+                same = None if answers[way] == true else agreeing(answers[way], true)
+                runs[way] |= {"tokens": len(answers[way]), "parts_at": same}
+            result["edits"][edit.name] = {
+                "lines": edit.text.count("\n"),
+                "prompt_tokens": len(prompt),
+                "max_tokens": budget,
+                "order": order,
+                "runs": {way: runs[way] for way in ways},
+            }
+            _write(file, json.dumps(result, indent=1) + "\n")
+            _write(file.with_suffix(".md"), report(result))
+            took = ", ".join(f"{way} {runs[way]['seconds']:.1f}" for way in ways)
+            progress.console.print(f"{edit.name}: {took}", highlight=False, soft_wrap=True)
+    if result["edits"]:
+        click.echo(report(result))
+
+
+def _write(file: Path, text: str) -> None:
+    part = file.with_suffix(".part")  # a run stopped now leaves the last edit's results whole
+    part.write_text(text, "utf-8")
+    part.replace(file)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SpecEditError as error:
+        sys.exit(f"Error: {error}")
