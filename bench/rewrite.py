@@ -28,6 +28,7 @@ from table import RESULTS, WAYS, report
 
 from specedit import Sampling, SpecEditError, SpecEditor
 from specedit.decoding.cost import CostCurve
+from specedit.decoding.encode import encode_text
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner, agreeing
 from specedit.decoding.statistics import Statistics
@@ -139,7 +140,7 @@ class Bench:
         return Planner(made.get(way) or create(PROPOSERS), cost)
 
     def _encode(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
+        return encode_text(self.tokenizer, text)
 
     def about(self) -> dict:
         device = self.target.model.device

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +12,10 @@ from specedit.types import Draft
 
 MAX_DRAFT = 255  # with the token before it a forward pass of 256, the largest that is measured
 _MEMORY = 0.97  # what each draft's outcome is worth after the next one
+# What is believed before anything is counted, by strength of evidence (0, 1, 2–3, 4–7, … agreeing tokens): how
+# often the first token of a draft is right, and each token after right ones. Counting soon overrules it.
+_FIRST = (0.1, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.9)
+_NEXT = (0.7, 0.8, 0.88, 0.93, 0.96, 0.98, 0.99, 0.99)
 
 
 class Planner:
@@ -33,7 +36,7 @@ class Planner:
         self.cost = cost
         self._proposers = list(proposers)
         self._offers: dict[str, Draft] = {}
-        self._rates: defaultdict[tuple[str, int], _Rates] = defaultdict(_Rates)
+        self._rates: dict[tuple[str, int], _Rates] = {}
 
     def start(self, request: Request) -> None:
         """A new answer begins."""
@@ -49,7 +52,7 @@ class Planner:
             n = min(len(draft.tokens), limit)
             if not n:
                 continue
-            first, following = self._rates[_kind(name, draft)].means()
+            first, following = self._rates_of(name, draft).means()
             yields = 1 + first * (1 - following ** np.arange(1, n + 1)) / (1 - following)
             speeds = yields / self.cost(n + 1)[1:]
             length = int(speeds.argmax()) + 1
@@ -64,15 +67,20 @@ class Planner:
             if draft.tokens:
                 right = agreeing(draft.tokens, emitted)
                 wrong = right < min(len(draft.tokens), len(emitted))
-                self._rates[_kind(name, draft)].learn(right, wrong)
+                self._rates_of(name, draft).learn(right, wrong)
+
+    def _rates_of(self, name: str, draft: Draft) -> _Rates:
+        strength = min(draft.match.bit_length(), len(_FIRST) - 1)
+        return self._rates.setdefault((name, strength), _Rates(strength))
 
 
 class _Rates:
     """How often the first and the following tokens of one kind of draft are right, lately."""
 
-    def __init__(self) -> None:
-        self.first = np.array([1.0, 0.5])  # right, wrong: a prior that gives a new proposer a try
-        self.next = np.array([4.0, 0.5])
+    def __init__(self, strength: int) -> None:
+        # Counts of right and wrong; the prior weighs as much as two first tokens and eight following ones.
+        self.first = 2 * np.array([_FIRST[strength], 1 - _FIRST[strength]])
+        self.next = 8 * np.array([_NEXT[strength], 1 - _NEXT[strength]])
 
     def means(self) -> tuple[float, float]:
         following = self.next[0] / self.next.sum()
@@ -84,10 +92,6 @@ class _Rates:
         if right:
             self.next *= _MEMORY
             self.next += (right - 1, wrong)
-
-
-def _kind(name: str, draft: Draft) -> tuple[str, int]:
-    return name, min(draft.match, 127).bit_length()
 
 
 def agreeing(a: Sequence[int], b: Sequence[int]) -> int:
