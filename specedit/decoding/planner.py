@@ -12,8 +12,8 @@ from specedit.types import Draft
 
 MAX_DRAFT = 255  # with the token before it a forward pass of 256, the largest that is measured
 _MEMORY = 0.97  # what each draft's outcome is worth after the next one
-# What is believed before anything is counted, by strength of evidence (0, 1, 2–3, 4–7, … agreeing tokens): how
-# often the first token of a draft is right, and each token after right ones. Counting soon overrules it.
+# What is believed before anything is counted, by strength of evidence (0, 1, 2–3, 4–7, … agreeing tokens):
+# how often the first token of a draft is right, and each token after right ones. Counting soon overrules it.
 _FIRST = (0.1, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.9)
 _NEXT = (0.7, 0.8, 0.88, 0.93, 0.96, 0.98, 0.99, 0.99)
 
