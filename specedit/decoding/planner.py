@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,11 +13,17 @@ from specedit.proposers import Proposer, Request
 from specedit.types import Draft
 
 MAX_DRAFT = 255  # with the token before it a forward pass of 256, the largest that is measured
-_MEMORY = 0.97  # what each draft's outcome is worth after the next one
+# What each outcome is worth after the next one. Whether a proposer is in place changes from one edit to the next;
+# how long it stays in place hardly does.
+_MEMORY_FIRST = 0.8
+_MEMORY_NEXT = 0.97
 # What is believed before anything is counted, by strength of evidence (0, 1, 2–3, 4–7, … agreeing tokens):
 # how often the first token of a draft is right, and each token after right ones. Counting soon overrules it.
 _FIRST = (0.1, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.9)
 _NEXT = (0.7, 0.8, 0.88, 0.93, 0.96, 0.98, 0.99, 0.99)
+
+
+R = TypeVar("R")
 
 
 class Planner:
@@ -40,13 +48,16 @@ class Planner:
 
     def start(self, request: Request) -> None:
         """A new answer begins."""
-        for proposer in self._proposers:
-            proposer.start(request)
+        for proposer in list(self._proposers):
+            self._guard(proposer, proposer.start, request)
 
     def propose(self, history: Sequence[int], limit: int) -> tuple[str, list[int]]:
         """The proposer and the at most `limit` tokens to verify next; ("", []) when no draft pays."""
         limit = min(limit, MAX_DRAFT)
-        self._offers = {p.name: p.propose(history, limit) for p in self._proposers} if limit else {}
+        self._offers = {}
+        for proposer in list(self._proposers) if limit else ():
+            if draft := self._guard(proposer, proposer.propose, history, limit):
+                self._offers[proposer.name] = draft
         best, choice = 1 / self.cost(1)[0], ("", list[int]())
         for name, draft in self._offers.items():
             n = min(len(draft.tokens), limit)
@@ -69,6 +80,15 @@ class Planner:
                 wrong = right < min(len(draft.tokens), len(emitted))
                 self._rates_of(name, draft).learn(right, wrong)
 
+    def _guard(self, proposer: Proposer, call: Callable[..., R], *args: object) -> R | None:
+        """Call a proposer. One that fails is left out from then on: it may cost time, never an answer."""
+        try:
+            return call(*args)
+        except Exception as error:
+            warnings.warn(f"Proposer {proposer.name} failed and is left out: {error!r}.", stacklevel=2)
+            self._proposers.remove(proposer)
+            return None
+
     def _rates_of(self, name: str, draft: Draft) -> _Rates:
         strength = min(draft.match.bit_length(), len(_FIRST) - 1)
         return self._rates.setdefault((name, strength), _Rates(strength))
@@ -78,8 +98,8 @@ class _Rates:
     """How often the first and the following tokens of one kind of draft are right, lately."""
 
     def __init__(self, strength: int) -> None:
-        # Counts of right and wrong; the prior weighs as much as two first tokens and eight following ones.
-        self.first = 2 * np.array([_FIRST[strength], 1 - _FIRST[strength]])
+        # Counts of right and wrong; the prior weighs as much as one first token and eight following ones.
+        self.first = np.array([_FIRST[strength], 1 - _FIRST[strength]])
         self.next = 8 * np.array([_NEXT[strength], 1 - _NEXT[strength]])
 
     def means(self) -> tuple[float, float]:
@@ -87,10 +107,10 @@ class _Rates:
         return self.first[0] / self.first.sum(), min(following, 0.9999)
 
     def learn(self, right: int, wrong: bool) -> None:
-        self.first *= _MEMORY
+        self.first *= _MEMORY_FIRST
         self.first[0 if right else 1] += 1
         if right:
-            self.next *= _MEMORY
+            self.next *= _MEMORY_NEXT
             self.next += (right - 1, wrong)
 
 

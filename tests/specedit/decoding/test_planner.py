@@ -72,6 +72,19 @@ def test_a_proposer_without_a_draft_does_not_hinder_the_other():
     assert tokens
 
 
+def test_a_proposer_that_fails_is_left_out_and_the_answer_goes_on():
+    class Broken(Proposer):
+        name = "broken"
+
+        def propose(self, history, limit):
+            raise ZeroDivisionError
+
+    plan = planner(FLAT, Broken(), Ones())
+    with pytest.warns(UserWarning, match="Proposer broken failed and is left out"):
+        assert plan.propose([0], 9)[0] == "ones"
+    assert plan.propose([0], 9)[0] == "ones"
+
+
 def test_no_room_no_draft():
     assert planner(FLAT).propose([0], 0) == ("", [])
 
