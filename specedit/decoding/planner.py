@@ -13,8 +13,8 @@ from specedit.proposers import Proposer, Request
 from specedit.types import Draft
 
 MAX_DRAFT = 255  # with the token before it a forward pass of 256, the largest that is measured
-# What each outcome is worth after the next one. Whether a proposer is in place changes from one edit to the next;
-# how long it stays in place hardly does.
+# What each outcome is worth after the next one. Whether a proposer is in place changes from edit to edit; how
+# long it stays there hardly does.
 _MEMORY_FIRST = 0.8
 _MEMORY_NEXT = 0.97
 # What is believed before anything is counted, by strength of evidence (0, 1, 2–3, 4–7, … agreeing tokens):
