@@ -34,9 +34,8 @@ from specedit.decoding.planner import Planner, agreeing
 from specedit.decoding.statistics import Statistics
 from specedit.decoding.text import TextStream
 from specedit.editing import build_prompt
-from specedit.editor import PROPOSERS
 from specedit.paths import cache_folder
-from specedit.proposers import Proposer, Request, create
+from specedit.proposers import DEFAULT, Proposer, Request, create
 from specedit.types import Draft
 
 SAMPLED = ("plain", "specedit")
@@ -137,7 +136,7 @@ class Bench:
             return None
         made = {"nothing": [Nothing()], "wrong": [Wrong(self.tokenizer.bos_token_id)]}
         cost = CostCurve.cached(self.target, cache_folder() / "costs")
-        return Planner(made.get(way) or create(PROPOSERS), cost)
+        return Planner(made.get(way) or create(DEFAULT), cost)
 
     def _encode(self, text: str) -> list[int]:
         return encode_text(self.tokenizer, text)

@@ -21,6 +21,7 @@ from typing import ClassVar
 from specedit.types import Draft, SpecEditError
 
 GROUP = "specedit.proposers"
+DEFAULT = ("predicted", "ngram")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from specedit import __version__
+from specedit.proposers import DEFAULT
 from specedit.types import Sampling, SpecEditError
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ def main() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        log.print("specedit: interrupted; nothing was written.", style="yellow")
+        log.print("specedit: interrupted.", style="yellow")
         sys.exit(130)
     except SpecEditError as error:
         log.print(f"specedit: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(1)
-    except OSError as error:  # what concerns files is a SpecEditError: this is standard output
+    except OSError as error:  # what concerns the user's files is a SpecEditError: this is standard output
         log.print(f"specedit: Cannot write the output ({error.strerror}).", style="red", soft_wrap=True)
         sys.exit(1)
 
@@ -61,7 +62,7 @@ def model_options(command: Callable) -> Callable:
     """The options that choose and load a model."""
     for option in (
         click.option(
-            "--proposers", default="predicted,ngram", show_default=True, help="Who guesses, by name."
+            "--proposers", default=",".join(DEFAULT), show_default=True, help="Who guesses, by name."
         ),
         click.option(
             "--dtype", help="float32, bfloat16 or float16.  [default: what the device does natively]"
@@ -181,7 +182,7 @@ def rewrite(
     if compare:
         log.print("decoding plainly, to compare", style="dim")
         plain = watch(editor.stream_rewrite(source, instruction, speculate=False, **options))
-        comparison = {"compare": compared(editor, result, plain)}
+        comparison = {"compare": compared(editor, result, plain, greedy=sampling["temperature"] == 0)}
 
     printed = str(output) == "-"
     if not as_json and not printed:
@@ -234,7 +235,7 @@ def fetch(name: str | None) -> None:
     from specedit import models
 
     with log.status("fetching") as status:
-        path = models.fetch(name, lambda line: status.update(line))
+        path = models.fetch(name, lambda line: status.update(Text(line)))
     click.echo(path)
 
 
@@ -266,7 +267,11 @@ def load(model: str | None, device: str | None, dtype: str | None, proposers: li
         from specedit.editor import SpecEditor  # takes seconds
 
         editor = SpecEditor.from_pretrained(
-            model, device=device, dtype=dtype, proposers=proposers, progress=lambda line: status.update(line)
+            model,
+            device=device,
+            dtype=dtype,
+            proposers=proposers,
+            progress=lambda line: status.update(Text(line)),
         )
         status.update("measuring what verifying costs here (once)")
         editor.calibrate()
@@ -286,10 +291,12 @@ def watch(stream: Stream[EditResult]) -> EditResult:
     return stream.result
 
 
-def compared(editor: SpecEditor, result: EditResult, plain: EditResult) -> dict:
+def compared(editor: SpecEditor, result: EditResult, plain: EditResult, greedy: bool) -> dict:
     """How the answer compares with the one of plain decoding."""
     margin = editor.margin(plain.generation, result.generation)
-    same = "identical" if margin is None else f"they part where the two best logits are {margin:.2g} apart"
+    same = "identical" if margin is None else "not identical"
+    if margin is not None and greedy:
+        same += f" (they part where the two best logits are {margin:.2g} apart)"
     ours, theirs = result.stats.total, plain.stats.total
     log.print(
         f"speculative {ours:.2f} s, plain {theirs:.2f} s: {theirs / ours:.1f}× as fast, {same}",

@@ -24,12 +24,11 @@ from specedit.editing.diff import unified
 from specedit.editing.prompt import EditPrompt, build_prompt
 from specedit.editing.source import SourceFile
 from specedit.paths import cache_folder
-from specedit.proposers import Request, create
+from specedit.proposers import DEFAULT, Request, create
 from specedit.targets import Target
 from specedit.targets.hf import HFTarget
 from specedit.types import Refused, Sampling, SpecEditError
 
-PROPOSERS = ("predicted", "ngram")
 GREEDY = Sampling()
 _UNBOUNDED = 4096  # answer tokens where neither the caller nor the model sets a limit
 
@@ -120,6 +119,7 @@ class Stream(Generic[R]):
         self.stats = stats
         self._pieces = pieces
         self._result: R | None = None
+        self._failure: Exception | None = None
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -131,12 +131,17 @@ class Stream(Generic[R]):
             if end.value is not None:  # asked again after the end, a generator has no value
                 self._result = end.value
             raise StopIteration from None
+        except Exception as error:
+            self._failure = error
+            raise
 
     @property
     def result(self) -> R:
-        """The whole answer; decodes what has not been iterated yet."""
+        """The whole answer; decodes what has not been iterated yet, and raises what stopped it."""
         for _ in self if self._result is None else ():
             pass
+        if self._failure:
+            raise self._failure
         assert self._result is not None
         return self._result
 
@@ -155,7 +160,7 @@ class SpecEditor:
         self,
         target: Target,
         tokenizer: PreTrainedTokenizerBase,
-        proposers: Sequence[str] = PROPOSERS,
+        proposers: Sequence[str] = DEFAULT,
         cost: CostCurve | None = None,
     ) -> None:
         self.target = target
@@ -178,7 +183,7 @@ class SpecEditor:
         *,
         device: str | None = None,
         dtype: str | None = None,
-        proposers: Sequence[str] = PROPOSERS,
+        proposers: Sequence[str] = DEFAULT,
         progress: Callable[[str], None] | None = None,
     ) -> SpecEditor:
         """An editor with a model of the hub, a local folder, a `.gguf` file, or the default model (None).
@@ -299,7 +304,7 @@ class SpecEditor:
             max_new_tokens=size + size // 2 + 256 if max_new_tokens is None else max_new_tokens,
             speculate=speculate,
         )
-        return Stream(stream.stats, _rewriting(stream, source, instruction, prompt))
+        return Stream(stream.stats, _rewriting(stream, source, instruction, prompt, self.target.max_length))
 
     def margin(self, a: Generation, b: Generation) -> float | None:
         """How close the call was where two answers to one prompt part: the difference of the target's two
@@ -369,7 +374,7 @@ class SpecEditor:
 
 
 def _rewriting(
-    stream: Stream[Generation], source: SourceFile, instruction: str, prompt: EditPrompt
+    stream: Stream[Generation], source: SourceFile, instruction: str, prompt: EditPrompt, context: int | None
 ) -> Generator[str, None, EditResult]:
     # The stream holds the closing fence back until it knows what follows: the last piece is ours to choose. A
     # fence that closes an empty file is no stop string.
@@ -396,11 +401,9 @@ def _rewriting(
     if answer.closed:
         problems += check(source.text, answer.text, source.name)
     elif generation.finish_reason == "length":
-        problems = [
-            Problem(
-                0, f"The answer was cut after {len(generation.tokens)} tokens: allow more (--max-new-tokens)."
-            )
-        ]
+        full = context is not None and len(generation.prompt) + len(generation.tokens) >= context
+        advice = "choose a model with a longer context" if full else "allow more (--max-new-tokens)"
+        problems = [Problem(0, f"The answer was cut after {len(generation.tokens)} tokens: {advice}.")]
     else:
         problems = [
             Problem(0, "The answer ended before its code block did: word the instruction differently.")

@@ -6,6 +6,7 @@ torch and transformers are imported inside functions, so that `specedit --help` 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -65,7 +66,7 @@ def resolve(name: str | None = None) -> Source:
     """
     if name is None or name.lower() == DEFAULT_MODEL:
         return Source("default", DEFAULT_MODEL)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # leaves a user that does not exist as it is
     if name and path.is_dir():
         if not (path / "config.json").is_file():
             raise SpecEditError(

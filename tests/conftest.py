@@ -64,9 +64,9 @@ EDITS = {
     ),
     "syntax": Edit("greet.py", _GREET.encode(), "Break it.", "def load(path:\n    return\n```"),
     "endless": Edit("greet.py", _GREET.encode(), "Go on forever.", "x = 1\n" * 25),
-    "crlf": Edit("notes.txt", b"one\r\ntwo\r\nthree", "Say 2.", "one\n2\nthree\n```", b"one\r\n2\r\nthree"),
-    "euro": Edit("price.txt", b"5 \xa3\n", "Use euros.", "5 \u20ac\n```", encoding="latin-1"),
-    "same": Edit("same.txt", b"fine\n", "Fix it.", "fine\n```", b"fine\n"),
+    "crlf": Edit("notes.txt", b"one\r\ntwo\r\nthree", "Say 2.", "one\n2\nthree\n````", b"one\r\n2\r\nthree"),
+    "euro": Edit("price.txt", b"5 \xa3\n", "Use euros.", "5 \u20ac\n````", encoding="latin-1"),
+    "same": Edit("same.txt", b"fine\n", "Fix it.", "fine\n````", b"fine\n"),
 }
 
 
@@ -104,7 +104,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 def replay(tokenizer):
     """Makes editors whose model writes a given answer (text, or token ids) and ends.
 
-    replay("x = 2\\n```").rewrite("x = 1\\n", "Say 2.").text == "x = 2\\n"
+    replay("x = 2\\n````").rewrite("x = 1\\n", "Say 2.").text == "x = 2\\n"
     """
 
     def make(answer: str | list[int], *, max_length: int | None = None, can_rollback: bool = True, **options):

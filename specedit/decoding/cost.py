@@ -16,6 +16,8 @@ from specedit.targets import Target
 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _REPEATS = 5
+_LONG = 1.0  # seconds after which a size is not repeated
+_PATIENCE = 20.0  # seconds after which no larger size is measured
 _CONTEXT = 256  # tokens kept while measuring
 
 
@@ -60,17 +62,22 @@ class CostCurve:
         target.reset()
         target.extend([0] * context, last_only=True)
         seconds: list[float] = []
+        spent = 0.0
         for size in _SIZES:
             if target.max_length is not None and context + size > target.max_length:
                 seconds.append(seconds[-1] * 2)  # can never be asked for
                 continue
-            times = []
-            for _ in range(_REPEATS):
+            if spent > _PATIENCE:  # a slow model is slow enough by now to be bound by arithmetic
+                seconds.append(seconds[-1] * 2)
+                continue
+            times: list[float] = []
+            while len(times) < _REPEATS and sum(times) < _LONG:
                 begin = time.perf_counter()
                 target.extend([0] * size).argmax(-1).tolist()  # reading the result waits for the device
                 times.append(time.perf_counter() - begin)
                 target.rollback(size)
             seconds.append(min(times))
+            spent += sum(times)
         target.reset()
         return cls(seconds)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from specedit.types import SpecEditError
@@ -20,9 +21,12 @@ def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill:
     """Token ids of a chat up to and with the beginning of its answer.
 
     Raises:
-        SpecEditError: a message holds lone surrogates, which are bytes that did not decode.
+        SpecEditError: a message has no role or no text, or holds lone surrogates (bytes that did not decode);
+            or the model's chat template does not take these messages.
     """
     chat = [dict(message) for message in messages]
+    if not all(isinstance(message.get(key), str) for message in chat for key in ("role", "content")):
+        raise SpecEditError("A message needs a role and a content, both text.")
     try:
         "".join(message["content"] for message in chat).encode()
     except UnicodeEncodeError as error:
@@ -30,7 +34,8 @@ def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill:
             "The prompt holds bytes that are no text: write the instruction in UTF-8."
         ) from error
     if not tokenizer.chat_template:
-        return _ids(tokenizer, "\n\n".join([*(message["content"] for message in chat), prefill]))
+        text = "\n\n".join([*(message["content"] for message in chat), prefill])
+        return _ids(tokenizer, text, split_special_tokens=True)
 
     # A message with the text of a control token in it is encoded apart from the template around it. Other
     # messages are encoded with it, since tokens may reach across.
@@ -41,12 +46,25 @@ def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill:
             mark = f"\ue000{number}\ue001"  # private use: in no template and no special token
             apart[mark] = message["content"]
             message["content"] = mark
-    text = str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)) + prefill
+    text = _rendered(tokenizer, chat) + prefill
     ids: list[int] = []
     for mark, content in apart.items():
+        if text.count(mark) != 1:
+            raise SpecEditError("A message holds control tokens of the model: leave them out.")
         before, _, text = text.partition(mark)
         ids += _ids(tokenizer, before, add_special_tokens=False) + encode_text(tokenizer, content)
     return ids + _ids(tokenizer, text, add_special_tokens=False)
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, chat: list[dict[str, str]]) -> str:
+    try:
+        return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+    except TemplateError as error:
+        if len(chat) > 1 and chat[0]["role"] == "system":
+            # Some models know no system role (gemma 2, the first Mistrals): say it at the user's beginning.
+            first = chat[1] | {"content": f"{chat[0]['content']}\n\n{chat[1]['content']}"}
+            return _rendered(tokenizer, [first, *chat[2:]])
+        raise SpecEditError(f"The model's chat template does not take these messages: {error}.") from error
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: str, **options: bool) -> list[int]:

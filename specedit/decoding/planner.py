@@ -56,13 +56,11 @@ class Planner:
         limit = min(limit, MAX_DRAFT)
         self._offers = {}
         for proposer in list(self._proposers) if limit else ():
-            if draft := self._guard(proposer, proposer.propose, history, limit):
+            if draft := self._guard(proposer, _draft, proposer, history, limit):
                 self._offers[proposer.name] = draft
         best, choice = 1 / self.cost(1)[0], ("", list[int]())
         for name, draft in self._offers.items():
-            n = min(len(draft.tokens), limit)
-            if not n:
-                continue
+            n = len(draft.tokens)
             first, following = self._rates_of(name, draft).means()
             yields = 1 + first * (1 - following ** np.arange(1, n + 1)) / (1 - following)
             speeds = yields / self.cost(n + 1)[1:]
@@ -75,10 +73,9 @@ class Planner:
         """What the target wrote after the latest offers, and how long scoring `scored` tokens took."""
         self.cost.learn(scored, seconds)
         for name, draft in self._offers.items():
-            if draft.tokens:
-                right = agreeing(draft.tokens, emitted)
-                wrong = right < min(len(draft.tokens), len(emitted))
-                self._rates_of(name, draft).learn(right, wrong)
+            right = agreeing(draft.tokens, emitted)
+            wrong = right < min(len(draft.tokens), len(emitted))
+            self._rates_of(name, draft).learn(right, wrong)
 
     def _guard(self, proposer: Proposer, call: Callable[..., R], *args: object) -> R | None:
         """Call a proposer. One that fails is left out from then on: it may cost time, never an answer."""
@@ -92,6 +89,14 @@ class Planner:
     def _rates_of(self, name: str, draft: Draft) -> _Rates:
         strength = min(draft.match.bit_length(), len(_FIRST) - 1)
         return self._rates.setdefault((name, strength), _Rates(strength))
+
+
+def _draft(proposer: Proposer, history: Sequence[int], limit: int) -> Draft | None:
+    """What the proposer says, if that is anything, cut to the limit."""
+    draft = proposer.propose(history, limit)
+    if any(token < 0 for token in draft.tokens):
+        raise ValueError("a negative token id")
+    return Draft(draft.tokens[:limit], draft.match) if draft.tokens else None
 
 
 class _Rates:

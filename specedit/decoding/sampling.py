@@ -55,7 +55,7 @@ class Sampler:
         self._uniforms = Uniforms(sampling.seed)
         self._warpers = LogitsProcessorList()
         if sampling.temperature > 0:
-            self._warpers.append(TemperatureLogitsWarper(sampling.temperature))
+            self._warpers.append(TemperatureLogitsWarper(float(sampling.temperature)))
             if sampling.top_k:
                 self._warpers.append(TopKLogitsWarper(sampling.top_k))
             if sampling.top_p < 1:
@@ -93,7 +93,7 @@ class Sampler:
     def _draw_rows(
         self, logits: Tensor, answer: Sequence[int], draft: Sequence[int], start: int
     ) -> list[int]:
-        """Draw from rows start, start + 1, … of a block."""
+        """Draw from float [rows, vocab] logits, which are rows start, start + 1, … of a block."""
         scores = logits.float()
         if self._penalises:
             scores = self._penalised(scores, [*answer, *draft[:start]], draft[start:])
@@ -101,7 +101,7 @@ class Sampler:
             if not all(0 <= token < scores.shape[1] for token in self.sampling.logit_bias):
                 raise SpecEditError(f"logit_bias takes token ids from 0 to {scores.shape[1] - 1}.")
             ids = _ids(self.sampling.logit_bias, scores)
-            bias = torch.tensor(list(self.sampling.logit_bias.values()), device=scores.device)
+            bias = torch.tensor(list(self.sampling.logit_bias.values())).to(scores)
             scores = scores.index_add(1, ids, bias.expand(len(scores), -1))
         if self.sampling.temperature == 0:
             return scores.argmax(-1).tolist()
@@ -110,6 +110,8 @@ class Sampler:
             probabilities = probabilities.cpu()
         # float64: the last of 50,000 sums must not drift, and the draw must not hang on the row's neighbours.
         cdf = probabilities.double().cumsum(-1)
+        if not cdf[:, -1].isfinite().all():
+            raise SpecEditError("The model's logits overflow: load it with --dtype bfloat16 or float32.")
         u = torch.from_numpy(self._uniforms(len(answer) + start, len(cdf))).to(cdf.device)
         return torch.searchsorted(cdf, (u * cdf[:, -1]).unsqueeze(1), right=True).squeeze(1).tolist()
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerBase
 
+from specedit.types import SpecEditError
+
 
 class TextStream:
     """The answer's text so far, and whether it has come to its end.
@@ -32,7 +34,12 @@ class TextStream:
         stop: Iterable[str] = (),
         after: Sequence[int] = (),
     ) -> None:
-        self._backend = tokenizer.backend_tokenizer
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise SpecEditError(
+                f"{type(tokenizer).__name__} cannot stream text: choose a model with a tokenizer.json."
+            )
+        self._backend = backend
         self._decoder = DecodeStream(ids=list(after[-8:]), skip_special_tokens=False)
         self._eos = frozenset(eos_token_ids)
         self._stop = [text for text in stop if text]
@@ -48,7 +55,13 @@ class TextStream:
         if token in self._eos:
             self.finish_reason = "stop"
             return True
-        piece = self._decoder.step(self._backend, token)
+        try:
+            piece = self._decoder.step(self._backend, token)
+        except Exception:
+            # DecodeStream gives up on bytes that are no UTF-8 (with a bare Exception, "Invalid prefix
+            # encountered"): begin a new one at this token.
+            self._decoder = DecodeStream(ids=[], skip_special_tokens=False)
+            piece = self._decoder.step(self._backend, token)
         if piece is None:  # in the middle of a character
             return False
         # A stop string that the piece completes begins at most its own length before it.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from specedit.editing.languages import language_of
+from specedit.editing.languages import grammar_of, language_of
 from specedit.types import SpecEditError
 
 SYSTEM = (
@@ -62,9 +62,13 @@ def build_prompt(
 
 
 def fence_for(language: str, *texts: str) -> str:
-    """Backticks that no line of `texts` can be taken for: at least three, and four around Markdown."""
+    """Backticks that no line of `texts` can be taken for: at least three, and four where there is no grammar.
+
+    An edit of Markdown or plain text may add a block of its own, whose fence must not end the answer, and no
+    syntax check would see that it did.
+    """
     longest = max((len(run) for text in texts for run in re.findall(r"`+", text)), default=0)
-    return "`" * max(4 if language == "markdown" else 3, longest + 1)
+    return "`" * max(3 if grammar_of(language) else 4, longest + 1)
 
 
 def _block(name: str, fence: str, language: str, text: str) -> str:

@@ -19,7 +19,7 @@ class HFTarget:
     be rolled back too. Recurrent and hybrid models cannot: `can_rollback` is False for them.
 
     Raises:
-        SpecEditError: the model keeps no cache that transformers manages.
+        SpecEditError: the model keeps no cache that transformers manages; later, memory runs out.
     """
 
     def __init__(self, model: PreTrainedModel, name: str | None = None) -> None:
@@ -57,7 +57,13 @@ class HFTarget:
         options: dict = {self._cache_argument: self._cache, "use_cache": True}
         if last_only and self._limits_logits:
             options["logits_to_keep"] = 1
-        logits = self.model(input_ids=ids, **options).logits[0]
+        try:
+            logits = self.model(input_ids=ids, **options).logits[0]
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise SpecEditError(
+                f"{self.length + len(tokens)} tokens do not fit into the memory of {self.model.device}: "
+                "choose a shorter file, a smaller model, bfloat16 or another device."
+            ) from error
         self.length += len(tokens)
         self._latest = len(tokens)
         return logits[-1:] if last_only else logits

@@ -9,14 +9,16 @@ import stat
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pexpect
 import pytest
 import torch
 
+from specedit import Sampling
 from specedit.cli import main
+from specedit.decoding.loop import decode
 
 SCRIPT = str(Path(sys.executable).with_name("specedit"))
 
@@ -220,6 +222,30 @@ def test_compare_with_sampling(rewrite):
     assert json.loads(ran.out)["compare"]["identical"] is True
 
 
+def test_every_decoding_option_reaches_the_loop(rewrite, monkeypatch):
+    asked = []
+
+    def watched(target, request, sampling, planner, **options):
+        asked.append((sampling, planner is not None, options["max_tokens"]))
+        return decode(target, request, sampling, planner, **options)
+
+    monkeypatch.setattr("specedit.editor.decode", watched)
+    wanted = Sampling(
+        temperature=0.7,
+        top_k=5,
+        top_p=0.9,
+        min_p=0.05,
+        repetition_penalty=1.1,
+        presence_penalty=0.2,
+        frequency_penalty=0.3,
+        seed=4,
+    )
+    names = [field.name for field in fields(Sampling) if field.name != "logit_bias"]  # has no option
+    options = [f"--{name.replace('_', '-')}={getattr(wanted, name)}" for name in names]
+    rewrite("rename", "--max-new-tokens", 9, *options)
+    assert asked == [(wanted, True, 9)]
+
+
 def test_no_speculation_decodes_plainly(rewrite, edits):
     ran = rewrite("rename", "--no-speculation", "--json")
     report = json.loads(ran.out)
@@ -268,7 +294,7 @@ def test_a_bad_answer_is_refused(rewrite, edits, name, options, says, how):
 def test_force_takes_a_complete_answer(rewrite, edits, name):
     ran = rewrite(name, "--write", "--force")
     assert ran.code == 0
-    assert ran.data.decode() == edits[name].answer.removesuffix("```")
+    assert ran.data.decode() == edits[name].answer.rstrip("`")
 
 
 GO = ("-i", "Go.")
@@ -411,7 +437,7 @@ def test_ctrl_c_while_decoding(terminal, edits):
     process.expect("tokens/s")  # live, under the text as it comes
     time.sleep(0.2)
     process.sendintr()
-    process.expect_exact("specedit: interrupted; nothing was written.")
+    process.expect_exact("specedit: interrupted.")
     process.expect(pexpect.EOF)
     process.close()
     assert process.exitstatus == 130
@@ -423,7 +449,7 @@ def test_ctrl_c_at_the_question(terminal, edits):
     process = terminal("rename")
     process.expect_exact("Write greet.py?")
     process.sendintr()
-    process.expect_exact("specedit: interrupted; nothing was written.")
+    process.expect_exact("specedit: interrupted.")
     process.expect(pexpect.EOF)
     process.close()
     assert process.exitstatus == 130

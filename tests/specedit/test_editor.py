@@ -12,7 +12,7 @@ from specedit.editing import SourceFile
 
 OLD = "".join(f"line {number}\n" for number in range(12))
 NEW = OLD.replace("line 5", "row 5")
-ANSWER = f"{NEW}```"
+ANSWER = f"{NEW}````"
 CHAT = [{"role": "user", "content": "Say it."}]
 
 
@@ -38,10 +38,20 @@ def test_rewrite_of_a_file(replay, tmp_path):
     assert path.read_bytes() == NEW.replace("\n", "\r\n").encode()
 
 
+@pytest.mark.parametrize("new", ["", "x = 1\n"])
+def test_an_empty_file(replay, tmp_path, new):
+    path = tmp_path / "a.py"
+    path.touch()
+    result = replay(f"{new}````").rewrite(path, "Set x to 1.")
+    result.write()
+    assert path.read_text() == result.text == new
+    assert bool(result.diff) is bool(new)
+
+
 def test_a_string_is_a_text_even_if_it_names_a_file(replay, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text(OLD)
-    assert replay("x\n```").rewrite(str(path), "Say x.").text == "x"
+    assert replay("x\n````").rewrite(str(path), "Say x.").text == "x"
 
 
 def test_text_that_came_from_no_file_is_written_to_a_named_one(replay, tmp_path):
@@ -195,7 +205,7 @@ def test_nothing_is_kept_after_the_end_of_message_in_an_accepted_block(replay, t
 @pytest.mark.parametrize("end", ["<|im_end|>", "<|im_start|>"])
 def test_control_tokens_in_a_file_are_text(replay, tokenizer, end):
     text = f"stop = '{end}'\nx = 1\n"
-    result = replay(f"{text}y = 2\n```").rewrite(text, f"Add y after {end}.")
+    result = replay(f"{text}y = 2\n````").rewrite(text, f"Add y after {end}.")
 
     assert result.text == f"{text}y = 2\n"
     plain = replay("").rewrite("stop = ''\nx = 1\n", "Add y after .").generation.prompt
@@ -329,7 +339,7 @@ def test_an_answer_that_ends_without_its_closing_fence_is_never_taken(replay):
 def test_an_answer_that_the_encoding_cannot_express_is_never_taken(replay, tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"5 \xa3\n")
-    result = replay("5 €\n```").rewrite(SourceFile.read(path, "latin-1"), "Use euros.")
+    result = replay("5 €\n````").rewrite(SourceFile.read(path, "latin-1"), "Use euros.")
     for force in (False, True):
         with pytest.raises(Refused, match="cannot express"):
             result.write(force=force)
@@ -354,7 +364,7 @@ def test_a_complete_answer_with_a_problem_is_taken_by_force(replay, tmp_path, an
     assert path.read_text() == "x = 1\ny = 2\n"
 
     result.write(force=True)
-    assert path.read_text() == answer.removesuffix("```")
+    assert path.read_text() == answer.rstrip("`")
 
 
 def test_a_file_that_changed_meanwhile_is_left_as_it_is(replay, tmp_path):
@@ -369,7 +379,7 @@ def test_a_file_that_changed_meanwhile_is_left_as_it_is(replay, tmp_path):
 
 
 def test_an_unchanged_answer_has_no_diff(replay):
-    result = replay(f"{OLD}```").rewrite(OLD, "Fix it.")
+    result = replay(f"{OLD}````").rewrite(OLD, "Fix it.")
     assert result.text == OLD
     assert result.diff == ""
     result.require()

@@ -76,6 +76,12 @@ def test_sampling_is_what_plain_decoding_draws_with_that_seed(tiny, run, kind, s
     assert run(target, prompt, PROPOSERS, sampling, max_tokens=30) == plain
 
 
+def test_another_seed_writes_another_answer(tiny, run):
+    target, prompt = HFTarget(tiny("llama")), some_prompt(0)
+    answers = [run(target, prompt, PROPOSERS, Sampling(temperature=1.0, seed=seed)) for seed in (1, 1, 2)]
+    assert answers[0] == answers[1] != answers[2]
+
+
 @pytest.mark.parametrize("penalty", [1.3, 0.7])
 def test_the_repetition_penalty_is_that_of_transformers(tiny, generate, run, penalty):
     model, prompt = tiny("llama"), some_prompt(1)

@@ -96,3 +96,15 @@ def test_logit_bias_for_no_token_says_which_there_are():
 def test_settings_out_of_range_are_named(wrong):
     with pytest.raises(SpecEditError, match=next(iter(wrong))):
         Sampling(**wrong)
+
+
+def test_settings_may_be_whole_numbers():
+    logits = torch.tensor([[1.0, 0.0, 0.0]])
+    assert Sampler(Sampling(logit_bias={2: 5}), [0]).draw(logits, [], []) == [2]
+    assert len(Sampler(Sampling(temperature=1), [0]).draw(logits, [], [])) == 1
+
+
+def test_logits_that_overflow_are_an_error_and_no_token():
+    logits = torch.full((1, 3), float("nan"))
+    with pytest.raises(SpecEditError, match="bfloat16"):
+        Sampler(Sampling(temperature=1.0), [0]).draw(logits, [], [])

@@ -34,7 +34,7 @@ def test_an_empty_file():
         ("x = '`````'", "edit", "a.py", "``````"),
         ("x", "add\n```\ny\n```", "a.py", "````"),
         ("# Title", "edit", "README.md", "````"),
-        ("~~~~\nx\n~~~~", "edit", "a.txt", "```"),
+        ("~~~~\nx\n~~~~", "edit", "a.txt", "````"),
     ],
 )
 def test_the_fence_is_longer_than_any_in_the_texts(text, instruction, name, fence):
@@ -51,7 +51,7 @@ def test_references_come_before_the_file():
 
 
 def test_a_language_given():
-    assert build_prompt("x", "edit", "a.py", language="").prefill == "```\n"
+    assert build_prompt("x", "edit", "a.py", language="").prefill == "````\n"
 
 
 @pytest.mark.parametrize("instruction", ["", " \n"])
