@@ -31,6 +31,7 @@ from specedit.decoding.cost import CostCurve
 from specedit.decoding.encode import encode_text
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner, agreeing
+from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.decoding.text import TextStream
 from specedit.editing import build_prompt
@@ -95,8 +96,9 @@ class Bench:
         begin = perf_counter()
         answer = TextStream(self.tokenizer, self.target.eos_token_ids, after=prompt)
         request = Request(prompt, [edit.text], self._encode)
+        sampler = Sampler(sampling, prompt)
         options = {"max_tokens": limit, "ends": answer.push, "stats": stats}
-        for _ in decode(self.target, request, sampling, planner, **options):
+        for _ in decode(self.target, request, sampler, planner, **options):
             answer.take()  # as an editor does that shows the answer
         return answer.tokens, {
             "seconds": perf_counter() - begin,

@@ -16,6 +16,7 @@ from specedit.decoding.cost import CostCurve
 from specedit.decoding.encode import Messages, encode_chat, encode_text
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner, agreeing
+from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.decoding.text import TextStream
 from specedit.editing.answer import closing_stop, extract
@@ -44,6 +45,8 @@ class Generation:
         tokens: its token ids, the ending ones included.
         finish_reason: "stop", or "length" when a limit cut it.
         matched_stop: the stop string that ended it, if one did.
+        logprobs: natural logarithm of the probability that the model itself, before temperature and
+            penalties, gave each token; empty unless asked for.
         prompt: token ids of the prompt.
         stats: counts and times.
     """
@@ -52,6 +55,7 @@ class Generation:
     tokens: list[int]
     finish_reason: str
     matched_stop: str | None
+    logprobs: list[float]
     prompt: list[int]
     stats: Statistics
 
@@ -220,6 +224,7 @@ class SpecEditor:
         sampling: Sampling = GREEDY,
         stop: Sequence[str] = (),
         max_new_tokens: int | None = None,
+        logprobs: bool = False,
         speculate: bool = True,
     ) -> Stream[Generation]:
         """Answer a chat or a run of token ids, piece by piece.
@@ -232,6 +237,7 @@ class SpecEditor:
             sampling: how tokens are drawn; greedy by default.
             stop: the answer ends before the first of these strings.
             max_new_tokens: the longest answer; by default what the context holds.
+            logprobs: also say how likely the model held each token.
             speculate: False decodes plainly.
 
         Raises:
@@ -248,8 +254,18 @@ class SpecEditor:
             self.calibrate()
         self._turn += 1
         stats = Statistics()
-        planner = self._planner if speculate else None
-        return Stream(stats, self._decode(request, sampling, stop, limit, planner, stats, self._turn))
+        sampler = Sampler(sampling, ids, keep_logprobs=logprobs)
+        answer = TextStream(self.tokenizer, self.target.eos_token_ids, stop, after=ids)
+        steps = decode(
+            self.target,
+            request,
+            sampler,
+            self._planner if speculate else None,
+            max_tokens=limit,
+            ends=answer.push,
+            stats=stats,
+        )
+        return Stream(stats, self._pieces(steps, answer, sampler, ids, stats, self._turn))
 
     def rewrite(self, source: str | os.PathLike[str] | SourceFile, instruction: str, **options) -> EditResult:
         """The file, or text, as the instruction wants it. The options are those of `stream_rewrite`."""
@@ -319,20 +335,15 @@ class SpecEditor:
         best = self.target.extend([*a.prompt, *a.tokens[:same]], last_only=True)[0].float().topk(2).values
         return float(best[0] - best[1])
 
-    def _decode(
+    def _pieces(
         self,
-        request: Request,
-        sampling: Sampling,
-        stop: Sequence[str],
-        limit: int,
-        planner: Planner | None,
+        steps: Iterator[tuple[list[int], str]],
+        answer: TextStream,
+        sampler: Sampler,
+        prompt: list[int],
         stats: Statistics,
         turn: int,
     ) -> Generator[str, None, Generation]:
-        answer = TextStream(self.tokenizer, self.target.eos_token_ids, stop, after=request.prompt)
-        steps = decode(
-            self.target, request, sampling, planner, max_tokens=limit, ends=answer.push, stats=stats
-        )
         while True:
             if self._turn != turn:  # the target's context is another request's now
                 raise SpecEditError("This editor began another request; finish one before starting the next.")
@@ -343,7 +354,13 @@ class SpecEditor:
         if piece := answer.take(final=True):
             yield piece
         return Generation(
-            answer.text, answer.tokens, answer.finish_reason, answer.matched_stop, list(request.prompt), stats
+            text=answer.text,
+            tokens=answer.tokens,
+            finish_reason=answer.finish_reason,
+            matched_stop=answer.matched_stop,
+            logprobs=sampler.logprobs[: len(answer.tokens)],
+            prompt=prompt,
+            stats=stats,
         )
 
     def _limit(self, ids: Sequence[int], asked: int | None) -> int:

@@ -10,13 +10,12 @@ from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.proposers import Request
 from specedit.targets import Target
-from specedit.types import Sampling
 
 
 def decode(
     target: Target,
     request: Request,
-    sampling: Sampling,
+    sampler: Sampler,
     planner: Planner | None,
     *,
     max_tokens: int,
@@ -32,14 +31,17 @@ def decode(
     Args:
         target: scores tokens; its context is replaced.
         request: the prompt and what proposers may know.
-        sampling: how tokens are drawn.
+        sampler: draws the target's tokens; made for this prompt.
         planner: says what to verify and learns from the outcome; None decodes plainly.
         max_tokens: the longest answer, in tokens; at least 1.
         ends: called with every token of the answer in order; True makes that token the last.
         stats: filled in as the answer grows.
+
+    Raises:
+        ValueError: there is a planner, and the target cannot roll back.
+        SpecEditError: memory runs out, the logits overflow, or `logit_bias` names a token that there is not.
     """
     charge = _Clock(stats).charge
-    sampler = Sampler(sampling, request.prompt)
     history = list(request.prompt)
     answer: list[int] = []
     if planner and not target.can_rollback:

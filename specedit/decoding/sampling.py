@@ -47,10 +47,17 @@ class Sampler:
     Args:
         sampling: the request's settings.
         prompt: the prompt's token ids; only the repetition penalty looks at them.
+        keep_logprobs: fill `logprobs`.
+
+    Attributes:
+        logprobs: natural logarithm of the probability that the model itself, before temperature and
+            penalties, gave each token drawn so far; empty unless they are kept.
     """
 
-    def __init__(self, sampling: Sampling, prompt: Sequence[int]) -> None:
+    def __init__(self, sampling: Sampling, prompt: Sequence[int], keep_logprobs: bool = False) -> None:
         self.sampling = sampling
+        self.logprobs: list[float] = []
+        self._keep_logprobs = keep_logprobs
         self._prompt = list(prompt)
         self._uniforms = Uniforms(sampling.seed)
         self._warpers = LogitsProcessorList()
@@ -81,6 +88,13 @@ class Sampler:
             answer: token ids of the answer so far.
             draft: the token ids that were guessed.
         """
+        drawn = self._drawn(logits, answer, draft)
+        if self._keep_logprobs:
+            rows = logits[: len(drawn)].float().log_softmax(-1)
+            self.logprobs += rows.gather(1, _ids(drawn, rows).unsqueeze(1)).squeeze(1).tolist()
+        return drawn
+
+    def _drawn(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> list[int]:
         drawn: list[int] = []
         chunk = _CHUNK if self._processes else len(logits)
         for start in range(0, len(logits), chunk):

@@ -18,6 +18,7 @@ from transformers import (
 from specedit.decoding.cost import CostCurve
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner
+from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.proposers import Request, create
 from specedit.types import Sampling
@@ -93,6 +94,7 @@ def run():
         ends=lambda token: False,
         reference=None,
         stats=None,
+        sampler=None,
     ):
         proposers = [p for p in proposers if not isinstance(p, str)] + create(
             [p for p in proposers if isinstance(p, str)]
@@ -102,7 +104,7 @@ def run():
         steps = decode(
             target,
             request,
-            sampling,
+            sampler or Sampler(sampling, prompt),
             Planner(proposers, flat) if proposers else None,
             max_tokens=max_tokens,
             ends=ends,

@@ -225,9 +225,9 @@ def test_compare_with_sampling(rewrite):
 def test_every_decoding_option_reaches_the_loop(rewrite, monkeypatch):
     asked = []
 
-    def watched(target, request, sampling, planner, **options):
-        asked.append((sampling, planner is not None, options["max_tokens"]))
-        return decode(target, request, sampling, planner, **options)
+    def watched(target, request, sampler, planner, **options):
+        asked.append((sampler.sampling, planner is not None, options["max_tokens"]))
+        return decode(target, request, sampler, planner, **options)
 
     monkeypatch.setattr("specedit.editor.decode", watched)
     wanted = Sampling(

@@ -452,3 +452,11 @@ def test_the_answer_is_the_same_as_without_speculation(editor, edits, name, samp
     assert fast.text == plain.text
     if sampling.temperature == 0 and name != "endless":
         assert edits[name].answer.startswith(fast.generation.text)
+
+
+def test_logprobs_stop_with_the_answer(replay):
+    count = [{"role": "user", "content": "Count."}]
+    options = {"prediction": "one two three", "stop": [" th"]}
+    answer = replay("one two three").generate(count, logprobs=True, **options)
+    assert answer.logprobs == [0.0] * len(answer.tokens)  # replayed tokens are certain
+    assert replay("one two three").generate(count, **options).logprobs == []

@@ -3,9 +3,11 @@
 import random
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.proposers import Proposer
 from specedit.targets.hf import HFTarget
@@ -153,3 +155,14 @@ def test_a_proposer_of_ones_own_needs_one_method(tiny, generate, run):
 
     model = tiny("llama")
     assert run(HFTarget(model), [1, 2, 3], [Echo()]) == generate(model, [1, 2, 3], 60)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.8, presence_penalty=0.5, seed=3)])
+def test_logprobs_are_what_the_model_itself_gives_each_token(tiny, run, sampling):
+    model, prompt = tiny("llama"), some_prompt(0)
+    sampler = Sampler(sampling, prompt, keep_logprobs=True)
+    tokens = torch.tensor(run(HFTarget(model), prompt, PROPOSERS, sampler=sampler))
+    with torch.inference_mode():
+        logits = model(torch.cat([torch.tensor(prompt), tokens])[None]).logits[0, len(prompt) - 1 : -1]
+    expected = logits.log_softmax(-1).gather(1, tokens[:, None])[:, 0]
+    assert sampler.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
