@@ -6,7 +6,7 @@ READY := .venv/.ready
 .PHONY: demo test test-slow lint bench clean
 
 demo: $(READY)
-	$(BIN)/specedit rewrite examples/temperature.py --compare \
+	$(BIN)/specedit rewrite examples/temperature.py --compare --dtype float32 \
 		--instruction "Rename the function describe to feeling."
 
 test: $(READY)

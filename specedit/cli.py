@@ -120,7 +120,7 @@ def sampling_options(command: Callable) -> Callable:
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON object: text, diff, finish_reason, problems, written, stats.",
+    help="Print one JSON object: text, diff, finish_reason, problems, written, stats, compare.",
 )
 @click.option(
     "--compare",
@@ -163,6 +163,8 @@ def rewrite(
 
     if sum([write, diff_only, output is not None]) > 1:
         raise click.UsageError("--write, --diff and --output exclude each other.")
+    if output and str(output) != "-" and not output.absolute().parent.is_dir():
+        raise SpecEditError(f"There is no directory {output.absolute().parent}; make it first.")
     source = SourceFile.read(file, encoding)
     shown = {str(path): SourceFile.read(path).text for path in references}
     if instruction == "-":
@@ -262,16 +264,17 @@ def doctor() -> int:
 
 
 def load(model: str | None, device: str | None, dtype: str | None, proposers: list[str]) -> SpecEditor:
-    """The editor, with a line on a terminal about what takes long."""
+    """The editor, with a line about what takes long."""
     with log.status("starting") as status:
         from specedit.editor import SpecEditor  # takes seconds
 
+        def say(line: str) -> None:
+            status.update(Text(line))
+            if not log.is_terminal and not line.startswith("loading"):
+                log.print(f"specedit: {line}", markup=False, soft_wrap=True)
+
         editor = SpecEditor.from_pretrained(
-            model,
-            device=device,
-            dtype=dtype,
-            proposers=proposers,
-            progress=lambda line: status.update(Text(line)),
+            model, device=device, dtype=dtype, proposers=proposers, progress=say
         )
         status.update("measuring what verifying costs here (once)")
         editor.calibrate()
@@ -296,7 +299,7 @@ def compared(editor: SpecEditor, result: EditResult, plain: EditResult, greedy: 
     margin = editor.margin(plain.generation, result.generation)
     same = "identical" if margin is None else "not identical"
     if margin is not None and greedy:
-        same += f" (they part where the two best logits are {margin:.2g} apart)"
+        same += f" (they part where the two best logits are {margin:.2g} apart; float32 is exact)"
     ours, theirs = result.stats.total, plain.stats.total
     log.print(
         f"speculative {ours:.2f} s, plain {theirs:.2f} s: {theirs / ours:.1f}× as fast, {same}",

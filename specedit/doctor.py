@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from specedit import models, proposers
+from specedit import default_model, models, proposers
 from specedit.editing.languages import GRAMMARS, grammar_of
 from specedit.paths import cache_folder
 
@@ -41,10 +41,7 @@ def findings() -> Iterator[Finding]:
     folder = cache_folder()
     there = next(path for path in (folder, *folder.parents) if path.exists())
     yield Finding("cache", f"{folder}, {shutil.disk_usage(there).free / 1e9:.1f} GB free")
-    fetched = any(entry.name == models.DEFAULT_MODEL for entry in models.cached())
-    yield Finding(
-        "default model", models.DEFAULT_MODEL + ("" if fetched else " (the first run fetches it, 93 MB)")
-    )
+    yield _default_model()
 
 
 def _grammars() -> Finding:
@@ -61,3 +58,14 @@ def _loads(language: str) -> bool:
         return grammar_of(language) is not None
     except ImportError:
         return False
+
+
+def _default_model() -> Finding:
+    folder = default_model.folder()
+    if not folder.exists():
+        return Finding("default model", f"{default_model.NAME} (the first run fetches it, 93 MB)")
+    if not default_model.intact(folder):
+        return Finding(
+            "default model", f"{default_model.NAME} is damaged: the next run fetches it again", False
+        )
+    return Finding("default model", default_model.NAME)
