@@ -211,6 +211,8 @@ def _decode(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
         text = data.decode(codec)
         same = text.encode(codec) == data
     except (SyntaxError, UnicodeError, LookupError) as error:
+        if b"\0" in data and encoding is None:
+            raise Refused(f"{name} holds NUL bytes, so it looks binary; name a text file.") from error
         raise Refused(
             f"{name} does not decode ({error}); name its encoding, for example --encoding cp1252."
         ) from error
