@@ -64,10 +64,8 @@ class CostCurve:
         seconds: list[float] = []
         spent = 0.0
         for size in _SIZES:
-            if target.max_length is not None and context + size > target.max_length:
-                seconds.append(seconds[-1] * 2)  # can never be asked for
-                continue
-            if spent > _PATIENCE:  # a slow model is slow enough by now to be bound by arithmetic
+            never_asked = target.max_length is not None and context + size > target.max_length
+            if never_asked or spent > _PATIENCE:  # a model this slow is bound by arithmetic by now
                 seconds.append(seconds[-1] * 2)
                 continue
             times: list[float] = []
