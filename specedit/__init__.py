@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from specedit.types import Draft, Refused, Sampling, SpecEditError
 
 if TYPE_CHECKING:
-    from specedit.editor import EditResult, Generation, SpecEditor, Stream
+    from specedit.editor import SpecEditor
+    from specedit.results import EditResult, Generation, Stream
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,8 +33,12 @@ __all__ = [
 
 def __getattr__(name: str):
     # torch and transformers take seconds to import; a caller who only wants the types should not wait.
-    if name in ("SpecEditor", "EditResult", "Generation", "Stream"):
-        from specedit import editor
+    if name == "SpecEditor":
+        from specedit.editor import SpecEditor
 
-        return getattr(editor, name)
+        return SpecEditor
+    if name in ("EditResult", "Generation", "Stream"):
+        from specedit import results
+
+        return getattr(results, name)
     raise AttributeError(f"module 'specedit' has no attribute '{name}'")

@@ -20,7 +20,8 @@ from specedit.types import Sampling, SpecEditError
 
 if TYPE_CHECKING:
     from specedit.decoding.statistics import Statistics
-    from specedit.editor import EditResult, SpecEditor, Stream
+    from specedit.editor import SpecEditor
+    from specedit.results import EditResult, Stream
 
 # Everything about the run goes to standard error: standard output holds the diff, the text or the JSON alone.
 log = Console(stderr=True, highlight=False)

@@ -20,7 +20,9 @@ def python(code, cwd):
     return run.stdout.split()
 
 
-@pytest.mark.parametrize("module", ["specedit", "specedit.cli", "specedit.models", "specedit.editing"])
+@pytest.mark.parametrize(
+    "module", ["specedit", "specedit.cli", "specedit.models", "specedit.editing", "specedit.results"]
+)
 def test_import_is_light(module, tmp_path):
     heavy = "{'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
     assert python(f"import sys, {module}; print(*{heavy})", tmp_path) == []
