@@ -53,7 +53,7 @@ def decode(
     stats.prompt_tokens = len(history)
     stats.first_token = stats.plain = charge("prefill")
     if planner:
-        planner.start(request)
+        planner.start(request, vocab_size=logits.shape[-1])
     charge("draft")
 
     while True:

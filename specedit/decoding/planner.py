@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import TypeVar
 
 import numpy as np
@@ -46,8 +47,9 @@ class Planner:
         self._offers: dict[str, Draft] = {}
         self._rates: dict[tuple[str, int], _Rates] = {}
 
-    def start(self, request: Request) -> None:
-        """A new answer begins."""
+    def start(self, request: Request, vocab_size: int) -> None:
+        """A new answer begins, of token ids below `vocab_size`."""
+        self._vocab_size = vocab_size
         for proposer in list(self._proposers):
             self._guard(proposer, proposer.start, request)
 
@@ -56,7 +58,7 @@ class Planner:
         limit = min(limit, MAX_DRAFT)
         self._offers = {}
         for proposer in list(self._proposers) if limit else ():
-            if draft := self._guard(proposer, _draft, proposer, history, limit):
+            if draft := self._guard(proposer, self._draft, proposer, history, limit):
                 self._offers[proposer.name] = draft
         best, choice = 1 / self.cost(1)[0], ("", list[int]())
         for name, draft in self._offers.items():
@@ -86,17 +88,15 @@ class Planner:
             self._proposers.remove(proposer)
             return None
 
+    def _draft(self, proposer: Proposer, history: Sequence[int], limit: int) -> Draft | None:
+        """What the proposer says, if anything, cut to the limit and before the first id that is no token."""
+        draft = proposer.propose(history, limit)
+        tokens = list(takewhile(lambda token: 0 <= token < self._vocab_size, draft.tokens[:limit]))
+        return Draft(tokens, draft.match) if tokens else None
+
     def _rates_of(self, name: str, draft: Draft) -> _Rates:
         strength = min(draft.match.bit_length(), len(_FIRST) - 1)
         return self._rates.setdefault((name, strength), _Rates(strength))
-
-
-def _draft(proposer: Proposer, history: Sequence[int], limit: int) -> Draft | None:
-    """What the proposer says, if that is anything, cut to the limit."""
-    draft = proposer.propose(history, limit)
-    if any(token < 0 for token in draft.tokens):
-        raise ValueError("a negative token id")
-    return Draft(draft.tokens[:limit], draft.match) if draft.tokens else None
 
 
 class _Rates:

@@ -87,6 +87,9 @@ class Sampler:
             logits: float [len(draft) + 1, vocab], row i after `answer + draft[:i]`.
             answer: token ids of the answer so far.
             draft: the token ids that were guessed.
+
+        Raises:
+            SpecEditError: the logits of a drawn token overflow, or `logit_bias` names no token.
         """
         drawn = self._drawn(logits, answer, draft)
         if self._keep_logprobs:
@@ -99,6 +102,10 @@ class Sampler:
         chunk = _CHUNK if self._processes else len(logits)
         for start in range(0, len(logits), chunk):
             for token in self._draw_rows(logits[start : start + chunk], answer, draft, start):
+                if token < 0:
+                    raise SpecEditError(
+                        "The model's logits overflow: load it with --dtype bfloat16 or float32."
+                    )
                 drawn.append(token)
                 if len(drawn) > len(draft) or token != draft[len(drawn) - 1]:
                     return drawn
@@ -107,7 +114,9 @@ class Sampler:
     def _draw_rows(
         self, logits: Tensor, answer: Sequence[int], draft: Sequence[int], start: int
     ) -> list[int]:
-        """Draw from float [rows, vocab] logits, which are rows start, start + 1, … of a block."""
+        """Draw from float [rows, vocab] logits, which are rows start, start + 1, … of a block: -1 where they
+        overflow. Whether that matters is not known yet: the row may follow a wrong guess.
+        """
         scores = logits.float()
         if self._penalises:
             scores = self._penalised(scores, [*answer, *draft[:start]], draft[start:])
@@ -118,16 +127,16 @@ class Sampler:
             bias = torch.tensor(list(self.sampling.logit_bias.values())).to(scores)
             scores = scores.index_add(1, ids, bias.expand(len(scores), -1))
         if self.sampling.temperature == 0:
-            return scores.argmax(-1).tolist()
+            best = scores.max(-1)
+            return best.indices.where(best.values.isfinite(), -1).tolist()
         probabilities = self._warpers(torch.LongTensor(), scores).softmax(-1)
         if probabilities.device.type == "mps":  # it has no float64
             probabilities = probabilities.cpu()
         # float64: the last of 50,000 sums must not drift, and the draw must not hang on the row's neighbours.
         cdf = probabilities.double().cumsum(-1)
-        if not cdf[:, -1].isfinite().all():
-            raise SpecEditError("The model's logits overflow: load it with --dtype bfloat16 or float32.")
         u = torch.from_numpy(self._uniforms(len(answer) + start, len(cdf))).to(cdf.device)
-        return torch.searchsorted(cdf, (u * cdf[:, -1]).unsqueeze(1), right=True).squeeze(1).tolist()
+        drawn = torch.searchsorted(cdf, (u * cdf[:, -1]).unsqueeze(1), right=True).squeeze(1)
+        return drawn.where(cdf[:, -1].isfinite(), -1).tolist()
 
     def _penalised(self, scores: Tensor, answer: Sequence[int], draft: Sequence[int]) -> Tensor:
         """Each row sees the drafted tokens before it, and none after: float [rows, vocab]."""

@@ -29,7 +29,7 @@ class Silent(Proposer):
 
 def planner(cost, *proposers):
     plan = Planner(proposers or [Ones()], CostCurve(cost))
-    plan.start(Request([0], [], lambda text: []))
+    plan.start(Request([0], [], lambda text: []), vocab_size=9)
     return plan
 
 
@@ -83,6 +83,17 @@ def test_a_proposer_that_fails_is_left_out_and_the_answer_goes_on():
     with pytest.warns(UserWarning, match="Proposer broken failed and is left out"):
         assert plan.propose([0], 9)[0] == "ones"
     assert plan.propose([0], 9)[0] == "ones"
+
+
+@pytest.mark.parametrize("no_token", [-1, 9])
+def test_a_draft_ends_before_an_id_that_is_no_token(no_token):
+    class Stray(Proposer):
+        name = "stray"
+
+        def propose(self, history, limit):
+            return Draft([1, 8, no_token, 1], match=9)
+
+    assert planner(FLAT, Stray()).propose([0], 9) == ("stray", [1, 8])
 
 
 def test_no_room_no_draft():

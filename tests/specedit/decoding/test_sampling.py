@@ -104,7 +104,15 @@ def test_settings_may_be_whole_numbers():
     assert len(Sampler(Sampling(temperature=1), [0]).draw(logits, [], [])) == 1
 
 
-def test_logits_that_overflow_are_an_error_and_no_token():
-    logits = torch.full((1, 3), float("nan"))
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_logits_that_overflow_are_an_error_and_no_token(temperature, value):
+    logits = torch.tensor([[0.0, value, 0.0]])
     with pytest.raises(SpecEditError, match="bfloat16"):
-        Sampler(Sampling(temperature=1.0), [0]).draw(logits, [], [])
+        Sampler(Sampling(temperature=temperature), [0]).draw(logits, [], [])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_overflow_after_a_wrong_guess_do_not_matter(temperature):
+    logits = torch.tensor([[100.0, 0.0, 0.0], [float("nan")] * 3])
+    assert Sampler(Sampling(temperature=temperature), [0]).draw(logits, [], [1]) == [0]
