@@ -40,7 +40,7 @@ class SpecEditor:
         target: the model that decides every token.
         tokenizer: of that model.
         proposers: names of the proposers that guess; none decodes plainly.
-        cost: what verifying costs; by default measured once and kept in the user's cache.
+        cost: what verifying costs; by default measured once, kept in the user's cache and corrected there.
     """
 
     def __init__(
@@ -234,6 +234,8 @@ class SpecEditor:
                 break
             if piece := answer.take():
                 yield piece
+        if self._planner:
+            self._planner.cost.save()
         if piece := answer.take(final=True):
             yield piece
         return Generation(

@@ -113,7 +113,7 @@ def replay(tokenizer):
         target = ReplayTarget(answer, len(tokenizer), [tokenizer.eos_token_id], max_length)
         target.can_rollback = can_rollback
         flat = CostCurve([1.0] * 9)  # verifying many tokens costs what verifying one does: every draft pays
-        return SpecEditor(target, tokenizer, cost=flat, **options)
+        return SpecEditor(target, tokenizer, **{"cost": flat} | options)
 
     return make
 

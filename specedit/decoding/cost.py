@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ _REPEATS = 5
 _LONG = 1.0  # seconds after which a size is not repeated
 _PATIENCE = 20.0  # seconds after which no larger size is measured
 _CONTEXT = 256  # tokens kept while measuring
+_MARKED = 1.2  # a size this many times dearer or cheaper than on disk is worth writing
 
 
 class CostCurve:
@@ -29,8 +31,10 @@ class CostCurve:
     """
 
     def __init__(self, seconds: Sequence[float]) -> None:
-        # More tokens never cost less. Noise only ever adds time, so the lower of two that disagree is right.
-        self._measured = np.minimum.accumulate(np.asarray(seconds, dtype=float)[::-1])[::-1].copy()
+        self._measured = np.array(seconds, dtype=float)
+        self._kept = np.full(len(_SIZES), np.inf)  # what is on disk
+        self._path: Path | None = None
+        self._about = ""
         self._everywhere = np.arange(1, _SIZES[-1] + 1)
         self._interpolate()
 
@@ -77,24 +81,34 @@ class CostCurve:
             seconds.append(min(times))
             spent += sum(times)
         target.reset()
-        return cls(seconds)
+        # More tokens never cost less. Noise only ever adds time, so the lower of two that disagree is right.
+        return cls(np.minimum.accumulate(seconds[::-1])[::-1].tolist())
 
     @classmethod
     def cached(cls, target: Target, folder: Path) -> CostCurve:
         """The curve kept in `folder` for this target on this machine, else measured now and kept there."""
-        about = f"{target.name} torch {torch.__version__} threads {torch.get_num_threads()} {_processor()}"
+        threads = torch.get_num_threads()
+        about = f"{target.name} torch {torch.__version__} threads {threads} {target.processor}"
         path = folder / f"{sha256(about.encode()).hexdigest()[:16]}.json"
         try:
-            return cls(json.loads(path.read_text())["seconds"])
+            curve = cls(json.loads(path.read_text())["seconds"])
+            curve._kept = curve._measured.copy()
         except (OSError, ValueError, KeyError, TypeError):
             curve = cls.measure(target)
-        with suppress(OSError):  # without a place to keep it, the next start measures again
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"about": about, "seconds": curve._measured.tolist()}))
+        curve._path, curve._about = path, about
+        curve.save()
         return curve
 
-
-def _processor() -> str:
-    return (
-        torch.cuda.get_device_name() if torch.cuda.is_available() else torch.backends.cpu.get_cpu_capability()
-    )
+    def save(self) -> None:
+        """Keep what `learn` has corrected for the next run; does nothing unless `cached` made this curve and
+        it is by now markedly another than the one on disk.
+        """
+        ratio = self._measured / self._kept
+        if self._path is None or ((ratio > 1 / _MARKED) & (ratio < _MARKED)).all():
+            return
+        with suppress(OSError):  # without a place to keep it, the next start measures again
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = self._path.with_suffix(f".{os.getpid()}")  # another process may read meanwhile
+            unfinished.write_text(json.dumps({"about": self._about, "seconds": self._measured.tolist()}))
+            unfinished.replace(self._path)
+            self._kept = self._measured.copy()

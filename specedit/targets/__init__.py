@@ -13,7 +13,8 @@ class Target(Protocol):
     """Scores runs of tokens after a kept context, and forgets the last of them again.
 
     Attributes:
-        name: says which model, device and number format this is; measured costs are kept under it.
+        name: says which model, device and number format this is.
+        processor: the chip that computes. Measured costs are kept under both.
         length: tokens in the kept context.
         max_length: the most tokens the context can hold; None when there is no limit.
         eos_token_ids: tokens that end an answer.
@@ -21,6 +22,7 @@ class Target(Protocol):
     """
 
     name: str
+    processor: str
     length: int
     max_length: int | None
     eos_token_ids: frozenset[int]

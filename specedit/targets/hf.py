@@ -34,6 +34,11 @@ class HFTarget:
         self._limits_logits = "logits_to_keep" in parameters
         self.model = model
         self.name = f"{name or model.config.name_or_path} {model.device} {model.dtype}"
+        self.processor = (
+            torch.cuda.get_device_name(model.device)
+            if model.device.type == "cuda"
+            else torch.backends.cpu.get_cpu_capability()
+        )
         self.max_length: int | None = getattr(
             model.config.get_text_config(decoder=True), "max_position_embeddings", None
         )

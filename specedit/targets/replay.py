@@ -18,7 +18,7 @@ class ReplayTarget:
         max_length: the most tokens the context can hold.
     """
 
-    name = "replay"
+    name = processor = "replay"
     can_rollback = True
 
     def __init__(

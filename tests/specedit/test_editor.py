@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from specedit import Refused, Sampling, SpecEditError, SpecEditor
+from specedit.decoding.cost import CostCurve
 from specedit.editing import SourceFile
 
 OLD = "".join(f"line {number}\n" for number in range(12))
@@ -418,6 +419,19 @@ def test_what_the_caller_does_between_two_pieces_is_not_counted(replay):
     for _ in stream:
         time.sleep(0.1)
     assert stream.stats.total < 0.4
+
+
+def test_what_an_answer_teaches_about_costs_is_kept(replay, tmp_path):
+    target = replay(ANSWER).target
+    CostCurve.cached(target, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(json.dumps({"seconds": [1.0] * 9}))  # as if on a machine that was busy
+
+    editor = replay(ANSWER, cost=CostCurve.cached(target, tmp_path))
+    editor.rewrite(OLD, "Rename line 5.", speculate=False)
+    assert json.loads(kept.read_text())["seconds"] == [1.0] * 9
+    editor.rewrite(OLD, "Rename line 5.")
+    assert max(json.loads(kept.read_text())["seconds"]) < 0.9
 
 
 def test_margin_tells_how_close_the_call_was(replay):

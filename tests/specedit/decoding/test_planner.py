@@ -127,6 +127,24 @@ def test_a_measured_curve_is_kept(tiny, tmp_path):
     assert np.array_equal(CostCurve.cached(target, tmp_path)(256), first(256))
 
 
+def test_the_next_run_begins_with_what_this_one_learnt(tiny, tmp_path):
+    target = HFTarget(tiny("llama"))
+    curve = CostCurve.cached(target, tmp_path)
+    for _ in range(60):
+        curve.learn(1, 3.0)
+    curve.save()
+    assert np.array_equal(CostCurve.cached(target, tmp_path)(256), curve(256))
+
+
+def test_a_small_correction_is_not_worth_writing(tiny, tmp_path):
+    curve = CostCurve.cached(HFTarget(tiny("llama")), tmp_path)
+    (kept,) = tmp_path.iterdir()
+    before = kept.read_text()
+    curve.learn(1, 1.5 * curve(1)[0])
+    curve.save()
+    assert kept.read_text() == before
+
+
 def test_another_number_format_has_its_own_curve(tiny, tmp_path):
     target = HFTarget(tiny("llama"))
     CostCurve.cached(target, tmp_path)

@@ -57,6 +57,12 @@ def test_the_last_row_alone_is_the_last_row(tiny):
     torch.testing.assert_close(target.extend([1, 2, 3], last_only=True), rows[-1:])
 
 
+def test_a_model_on_the_cpu_does_not_run_on_the_gpu_beside_it(tiny, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: "a GPU")
+    assert HFTarget(tiny("llama")).processor == torch.backends.cpu.get_cpu_capability()
+
+
 @pytest.mark.parametrize(("ids", "expected"), [(2, {2}), ([2, 5], {2, 5}), (None, set())])
 def test_every_end_token_counts(tiny, monkeypatch, ids, expected):
     model = tiny("llama")
