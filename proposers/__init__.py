@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
 
 from specedit.types import Draft, SpecEditError
@@ -65,15 +65,24 @@ def available() -> dict[str, type[Proposer]]:
     return {point.name: point.load() for point in entry_points(group=GROUP)}
 
 
+def find(names: Iterable[str]) -> list[EntryPoint]:
+    """Where the proposers of these names are, without importing them.
+
+    Raises:
+        SpecEditError: no installed package has a proposer of that name.
+    """
+    known = {point.name: point for point in entry_points(group=GROUP)}
+    chosen = list(names)
+    for name in chosen:
+        if name not in known:
+            raise SpecEditError(f"There is no proposer “{name}”: choose from {', '.join(sorted(known))}.")
+    return [known[name] for name in chosen]
+
+
 def create(names: Iterable[str]) -> list[Proposer]:
     """New proposers by name.
 
     Raises:
         SpecEditError: no installed package has a proposer of that name.
     """
-    known = available()
-    chosen = list(names)
-    for name in chosen:
-        if name not in known:
-            raise SpecEditError(f"There is no proposer “{name}”: choose from {', '.join(sorted(known))}.")
-    return [known[name]() for name in chosen]
+    return [point.load()() for point in find(names)]

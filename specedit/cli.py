@@ -15,7 +15,8 @@ from rich.live import Live
 from rich.text import Text
 
 from specedit import __version__
-from specedit.proposers import DEFAULT
+from specedit.models import DEFAULT_MODEL, DTYPES, check_device
+from specedit.proposers import DEFAULT, find
 from specedit.types import Sampling, SpecEditError
 
 if TYPE_CHECKING:
@@ -59,20 +60,50 @@ def cli() -> None:
     )
 
 
+def or_usage_error(parse: Callable[[str], Any]) -> Callable:
+    """A click callback that gives what `parse` makes of a value. What it refuses is wrong usage."""
+
+    def callback(context: click.Context, option: click.Parameter, value: str) -> Any:
+        try:
+            return parse(value)
+        except SpecEditError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
+
+
+def proposer_names(value: str) -> list[str]:
+    """The names in a list with commas, each of which there is."""
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    find(names)
+    return names
+
+
 def model_options(command: Callable) -> Callable:
     """The options that choose and load a model."""
     for option in (
         click.option(
-            "--proposers", default=",".join(DEFAULT), show_default=True, help="Who guesses, by name."
+            "--proposers",
+            default=",".join(DEFAULT),
+            show_default=True,
+            callback=or_usage_error(proposer_names),
+            help="Who guesses, by name.",
         ),
         click.option(
-            "--dtype", help="float32, bfloat16 or float16.  [default: what the device does natively]"
+            "--dtype",
+            type=click.Choice(["auto", *DTYPES]),
+            default="auto",
+            show_default=True,
+            help="auto is what the device does natively.",
         ),
-        click.option("--device", help="cpu, cuda, cuda:1 or mps.  [default: the best there is]"),
         click.option(
-            "--model",
-            help="A hub id, a folder or a .gguf file.  [default: smollm2-135m-instruct]",
+            "--device",
+            default="auto",
+            show_default=True,
+            callback=or_usage_error(check_device),
+            help="cpu, cuda, cuda:1 or mps; auto is the best there is.",
         ),
+        click.option("--model", help=f"A hub id, a folder or a .gguf file.  [default: {DEFAULT_MODEL}]"),
     ):
         command = option(command)
     return command
@@ -154,9 +185,9 @@ def rewrite(
     max_new_tokens: int | None,
     encoding: str | None,
     model: str | None,
-    device: str | None,
-    dtype: str | None,
-    proposers: str,
+    device: str,
+    dtype: str,
+    proposers: list[str],
     **sampling: Any,
 ) -> int:
     """Rewrite FILE as the instruction says: shows a diff, and writes only when told to."""
@@ -174,12 +205,12 @@ def rewrite(
         raise SpecEditError("The instruction is empty: say what to change with --instruction.")
 
     ask = not (diff_only or as_json or output) and is_terminal(sys.stdin, sys.stdout, sys.stderr)
-    editor = load(model, device, dtype, [] if no_speculation else _names(proposers))
     options: dict[str, Any] = {
         "references": shown,
         "sampling": Sampling(**sampling),
         "max_new_tokens": max_new_tokens,
     }
+    editor = load(model, device, dtype, [] if no_speculation else proposers)
     result = watch(editor.stream_rewrite(source, instruction, **options))
     comparison = {}
     if compare:
@@ -264,7 +295,7 @@ def doctor() -> int:
     return 0 if sound else 1
 
 
-def load(model: str | None, device: str | None, dtype: str | None, proposers: list[str]) -> SpecEditor:
+def load(model: str | None, device: str, dtype: str, proposers: list[str]) -> SpecEditor:
     """The editor, with a line about what takes long."""
     with log.status("starting") as status:
         from specedit.editor import SpecEditor  # takes seconds
@@ -357,7 +388,3 @@ def progress(stats: Statistics) -> str:
     drafted = stats.drafted.total()
     share = f", {stats.accepted_tokens / drafted:.0%} of {drafted} drafted tokens accepted" if drafted else ""
     return f"{stats.tokens} tokens in {stats.total:.1f} s, {speed:.0f} tokens/s{share}"
-
-
-def _names(proposers: str) -> list[str]:
-    return [name.strip() for name in proposers.split(",") if name.strip()]

@@ -23,7 +23,7 @@ from specedit.editing.diff import unified
 from specedit.editing.prompt import EditPrompt, build_prompt
 from specedit.editing.source import SourceFile
 from specedit.paths import cache_folder
-from specedit.proposers import DEFAULT, Request, create
+from specedit.proposers import DEFAULT, Request, create, find
 from specedit.results import EditResult, Generation, Stream
 from specedit.targets import Target
 from specedit.targets.hf import HFTarget
@@ -76,14 +76,14 @@ class SpecEditor:
         """An editor with a model of the hub, a local folder, a `.gguf` file, or the default model (None).
 
         Args:
-            device: "cpu", "cuda", "cuda:1", "mps"; by default the best that is there.
-            dtype: "float32", "bfloat16", "float16"; by default what the device does natively.
+            device: "cpu", "cuda", "cuda:1", "mps"; None or "auto" takes the best there is.
+            dtype: "float32", "bfloat16", "float16"; None or "auto" takes what the device does natively.
             progress: receives short lines about what takes long.
 
         Raises:
             SpecEditError: the model cannot be had or loaded, or there is no such device, dtype or proposer.
         """
-        create(proposers)  # a wrong name should not wait for the model
+        find(proposers)  # a wrong name should not wait for the model
         loaded = models.load(model, device=device, dtype=dtype, progress=progress)
         return cls(HFTarget(loaded.model, loaded.name), loaded.tokenizer, proposers)
 

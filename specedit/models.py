@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 DEFAULT_MODEL = default_model.NAME
+DTYPES = ("float32", "bfloat16", "float16")
 
 Kind = Literal["default", "hub", "folder", "gguf"]
 Progress = Callable[[str], None]
@@ -120,6 +121,17 @@ def load(
     return Loaded(model, tokenizer, source.name, place, number)
 
 
+def check_device(name: str) -> str:
+    """The name itself, if a device can be called that. Whether it is there, only torch knows.
+
+    Raises:
+        SpecEditError: it cannot.
+    """
+    if not re.fullmatch(r"auto|(cpu|cuda|mps)(:[0-9]+)?", name):
+        raise SpecEditError(f"There is no device {name}: use auto, cpu, cuda, cuda:1 or mps.")
+    return name
+
+
 def default_device(name: str | None = None) -> torch.device:
     """The device called `name`, or for None and "auto" the best there is.
 
@@ -130,11 +142,9 @@ def default_device(name: str | None = None) -> torch.device:
 
     cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
     mps = int(torch.backends.mps.is_available())
-    if name is None or name == "auto":
+    if name is None or check_device(name) == "auto":
         return torch.device("cuda" if cuda else "mps" if mps else "cpu")
     kind, _, index = name.partition(":")
-    if kind not in ("cpu", "cuda", "mps") or not re.fullmatch(r"\d*", index) or name.endswith(":"):
-        raise SpecEditError(f"There is no device {name}: use auto, cpu, cuda, cuda:1 or mps.")
     if int(index or 0) >= {"cpu": 1, "cuda": cuda, "mps": mps}[kind]:
         raise SpecEditError(f"torch finds no {name} on this machine: use auto, or another device.")
     return torch.device(name)
@@ -152,8 +162,8 @@ def default_dtype(device: torch.device, name: str | None = None) -> torch.dtype:
     import torch
 
     if name is not None and name != "auto":
-        if name not in ("float32", "bfloat16", "float16"):
-            raise SpecEditError(f"There is no dtype {name}: use auto, float32, bfloat16 or float16.")
+        if name not in DTYPES:
+            raise SpecEditError(f"There is no dtype {name}: use auto, {', '.join(DTYPES)}.")
         return getattr(torch, name)
     native = False  # on mps: Apple's first chips emulate it, and torch does not say which it runs on
     if device.type == "cuda":

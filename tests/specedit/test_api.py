@@ -64,14 +64,17 @@ def test_nothing_of_ours_lands_outside_our_package(tmp_path):
     ]
 
 
-def test_help_does_not_wait_for_torch(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [(["--help"], 0), (["--dtype", "x"], 2), (["--device", "x"], 2), (["--proposers", "x"], 2)],
+)
+def test_help_and_wrong_names_do_not_wait_for_torch(tmp_path, options, code):
     # A torch that cannot be imported would make the command fail.
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
     run = subprocess.run(
-        [Path(sys.executable).with_name("specedit"), "rewrite", "--help"],
+        [Path(sys.executable).with_name("specedit"), "rewrite", "a.py", "-i", "Go.", *options],
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
     )
-    assert run.returncode == 0, run.stderr
-    assert "--instruction" in run.stdout
+    assert run.returncode == code, run.stderr
