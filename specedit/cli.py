@@ -164,6 +164,12 @@ def sampling_options(command: Callable) -> Callable:
 )
 @click.option("--no-speculation", is_flag=True, help="Decode plainly.")
 @click.option(
+    "--stop",
+    multiple=True,
+    metavar="TEXT",
+    help="End the answer before this text, without writing it; may be repeated.",
+)
+@click.option(
     "--max-new-tokens", type=click.IntRange(min=1), help="Longest answer.  [default: 1.5 × the file + 256]"
 )
 @click.option(
@@ -182,6 +188,7 @@ def rewrite(
     compare: bool,
     force: bool,
     no_speculation: bool,
+    stop: tuple[str, ...],
     max_new_tokens: int | None,
     encoding: str | None,
     model: str | None,
@@ -208,6 +215,7 @@ def rewrite(
     options: dict[str, Any] = {
         "references": shown,
         "sampling": Sampling(**sampling),
+        "stop": stop,
         "max_new_tokens": max_new_tokens,
     }
     editor = load(model, device, dtype, [] if no_speculation else proposers)

@@ -162,6 +162,7 @@ class SpecEditor:
         name: str = "",
         references: Mapping[str, str] | None = None,
         sampling: Sampling = GREEDY,
+        stop: Sequence[str] = (),
         max_new_tokens: int | None = None,
         speculate: bool = True,
     ) -> Stream[EditResult]:
@@ -173,6 +174,8 @@ class SpecEditor:
             name: the file name to show the model for text; it also tells the language.
             references: other texts to show the model, by name.
             sampling: how tokens are drawn; greedy by default.
+            stop: the answer ends before the first of these strings, incomplete, so that it can be looked at
+                and not written.
             max_new_tokens: the longest answer; by default half as long again as the file, and 256 more.
             speculate: False decodes plainly.
 
@@ -199,7 +202,7 @@ class SpecEditor:
             prediction=source.text,
             references=list((references or {}).values()),
             sampling=sampling,
-            stop=[closing_stop(prompt.fence)],
+            stop=[closing_stop(prompt.fence), *stop],
             max_new_tokens=size + size // 2 + 256 if max_new_tokens is None else max_new_tokens,
             speculate=speculate,
         )
@@ -288,7 +291,9 @@ def _rewriting(
         held += piece
     generation = stream.result
     # The code ends with a newline even when the stop string, which begins with it, has cut it off.
-    answer = extract(generation.text + (generation.matched_stop or ""), prompt.fence)
+    closing = closing_stop(prompt.fence)
+    cut_off = closing if generation.matched_stop == closing else ""
+    answer = extract(generation.text + cut_off, prompt.fence)
     if answer.text.startswith(shown) and len(answer.text) > len(shown):
         yield answer.text[len(shown) :]
 
@@ -306,6 +311,10 @@ def _rewriting(
         full = context is not None and len(generation.prompt) + len(generation.tokens) >= context
         advice = "choose a model with a longer context" if full else "allow more (--max-new-tokens)"
         problems = [Problem(0, f"The answer was cut after {len(generation.tokens)} tokens: {advice}.")]
+    elif generation.matched_stop is not None:
+        problems = [
+            Problem(0, f"The answer stopped at {generation.matched_stop!r}, incomplete: leave out --stop.")
+        ]
     else:
         problems = [
             Problem(0, "The answer ended before its code block did: word the instruction differently.")

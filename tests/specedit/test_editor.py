@@ -337,6 +337,18 @@ def test_an_answer_that_ends_without_its_closing_fence_is_never_taken(replay):
         result.require(force=True)
 
 
+@pytest.mark.parametrize("stop", ["row", "\n", "````"])
+def test_an_answer_that_a_stop_string_ended_is_never_taken(replay, stop):
+    result = replay(ANSWER).rewrite(OLD, "Rename line 5.", stop=[stop])
+    assert result.generation.text == NEW.partition(stop)[0]
+    with pytest.raises(Refused, match=r"The answer stopped at '.*', incomplete"):
+        result.require(force=True)
+
+
+def test_an_answer_without_its_stop_string_is_taken(replay):
+    replay(ANSWER).rewrite(OLD, "Rename line 5.", stop=["nowhere"]).require()
+
+
 def test_an_answer_that_the_encoding_cannot_express_is_never_taken(replay, tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"5 \xa3\n")
