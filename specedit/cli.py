@@ -339,7 +339,9 @@ def compared(editor: SpecEditor, result: EditResult, plain: EditResult, greedy: 
     margin = editor.margin(plain.generation, result.generation)
     same = "identical" if margin is None else "not identical"
     if margin is not None and greedy:
-        same += f" (they part where the two best logits are {margin:.2g} apart; float32 is exact)"
+        near = f"the two best logits are {margin:.2g} apart" if margin else "two tokens are equally likely"
+        advice = "" if editor.target.name.endswith("float32") else "; --dtype float32 is exact"
+        same += f" (they part where {near}{advice})"
     ours, theirs = result.stats.total, plain.stats.total
     log.print(
         f"speculative {ours:.2f} s, plain {theirs:.2f} s: {theirs / ours:.1f}× as fast, {same}",
@@ -384,7 +386,7 @@ def outcome(file: Path, output: Path | None, result: EditResult, written: bool, 
     elif str(output) == "-":
         did = "printed"
     elif not result.diff:
-        did = f"{file} needs no change"
+        did = f"the model changed nothing in {file}"
     else:
         did = f"{file} is unchanged" + ("" if asked else " (--write writes it)")
     return f"{did}; {progress(result.stats)}"

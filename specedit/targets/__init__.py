@@ -13,7 +13,7 @@ class Target(Protocol):
     """Scores runs of tokens after a kept context, and forgets the last of them again.
 
     Attributes:
-        name: says which model, device and number format this is.
+        name: says which model, device and number format this is, in this order.
         processor: the chip that computes. Measured costs are kept under both.
         length: tokens in the kept context.
         max_length: the most tokens the context can hold; None when there is no limit.

@@ -174,7 +174,7 @@ def test_an_edit_that_changes_nothing(rewrite, edits):
     ran = rewrite("same", "--write")
     assert ran.code == 0
     assert ran.out == ""
-    assert "same.txt needs no change; " in ran.err
+    assert "the model changed nothing in same.txt; " in ran.err
     assert ran.data == edits["same"].old
 
 
@@ -215,6 +215,20 @@ def test_compare_also_decodes_plainly(rewrite):
     assert comparison["identical"] is True
     assert comparison["plain_seconds"] > 0 < comparison["speculative_seconds"]
     assert "as fast, identical" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("dtype", "margin", "says"),
+    [
+        ("float32", 0.25, "not identical (they part where the two best logits are 0.25 apart)"),
+        ("bfloat16", 0.25, "are 0.25 apart; --dtype float32 is exact)"),
+        ("bfloat16", 0.0, "they part where two tokens are equally likely; --dtype float32 is exact)"),
+    ],
+)
+def test_compare_says_where_two_texts_part(rewrite, monkeypatch, dtype, margin, says):
+    monkeypatch.setattr("specedit.editor.SpecEditor.margin", lambda *_: margin)
+    ran = rewrite("same", "--compare", "--dtype", dtype)
+    assert says in ran.err
 
 
 def test_compare_with_sampling(rewrite):
