@@ -198,18 +198,18 @@ def rewrite(
     **sampling: Any,
 ) -> int:
     """Rewrite FILE as the instruction says: shows a diff, and writes only when told to."""
-    from specedit.editing.source import SourceFile
+    from specedit.editing.prompt import check_instruction
+    from specedit.editing.source import SourceFile, check_writable
 
     if sum([write, diff_only, output is not None]) > 1:
         raise click.UsageError("--write, --diff and --output exclude each other.")
-    if output and str(output) != "-" and not output.absolute().parent.is_dir():
-        raise SpecEditError(f"There is no directory {output.absolute().parent}; make it first.")
     source = SourceFile.read(file, encoding)
+    if write or (output and str(output) != "-"):
+        check_writable(output or file)
     shown = {str(path): SourceFile.read(path).text for path in references}
     if instruction == "-":
         instruction = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if sys.stdin else ""
-    if not instruction.strip():
-        raise SpecEditError("The instruction is empty: say what to change with --instruction.")
+    check_instruction(instruction)
 
     ask = not (diff_only or as_json or output) and is_terminal(sys.stdin, sys.stdout, sys.stderr)
     options: dict[str, Any] = {

@@ -46,10 +46,7 @@ def build_prompt(
     Raises:
         SpecEditError: the instruction is empty.
     """
-    if not instruction.strip():
-        raise SpecEditError(
-            "The instruction is empty; say what to change, for example --instruction 'Add type hints'."
-        )
+    check_instruction(instruction)
     references = references or {}
     language = language_of(name) if language is None else language
     fence = fence_for(language, text, instruction, *references.values())
@@ -59,6 +56,14 @@ def build_prompt(
     user = "\n\n".join([*shown, instruction])
     messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user}]
     return EditPrompt(messages, prefill=f"{fence}{language}\n", fence=fence)
+
+
+def check_instruction(instruction: str) -> None:
+    """Raises SpecEditError if it is empty."""
+    if not instruction.strip():
+        raise SpecEditError(
+            "The instruction is empty; say what to change, for example --instruction 'Add type hints'."
+        )
 
 
 def fence_for(language: str, *texts: str) -> str:

@@ -160,9 +160,10 @@ class SourceFile:
             Refused: the file is no longer what was read.
             SpecEditError: it cannot be written. What was there is untouched.
         """
-        target = self.path if path is None else Path(os.path.realpath(path))
-        if target is None:
+        path = self.path if path is None else path
+        if path is None:
             raise SpecEditError("This text came from no file; name the file to write.")
+        target = check_writable(path)
         expected = self.data if target == self.path else None
         try:
             with _lock(target):
@@ -172,9 +173,7 @@ class SourceFile:
                 f"Another specedit is writing {target}; run again when it is done."
             ) from error
         except OSError as error:
-            raise SpecEditError(
-                f"Cannot write {target} ({_reason(error)}); put that right and run again."
-            ) from error
+            raise _cannot_write(target, error) from error
 
     def _with_final_newlines(self, answer: str, instruction: str) -> str:
         body = answer.rstrip("\n")
@@ -194,6 +193,30 @@ class SourceFile:
         ):
             return body
         return answer
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """The file that `path` leads to, there or not, symlinks followed.
+
+    Raises:
+        SpecEditError: its directory is missing, or what is there is no regular file or read-only.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if not target.parent.is_dir():
+            raise SpecEditError(f"There is no directory {target.parent}; make it first.")
+        if target.exists() and not target.is_file():
+            raise SpecEditError(f"{target} is not a regular file; name one that is.")
+        if target.exists() and not os.access(target, os.W_OK):
+            # os.replace asks only for the directory's permission.
+            raise SpecEditError(f"{target} is read-only; make it writable and run again.")
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    return target
+
+
+def _cannot_write(target: Path, error: OSError) -> SpecEditError:
+    return SpecEditError(f"Cannot write {target} ({_reason(error)}); put that right and run again.")
 
 
 def _shown(original: str) -> str:
@@ -337,14 +360,7 @@ def _lock(target: Path) -> FileLock:
 
 def _replace(target: Path, data: bytes, expected: bytes | None, mode: int) -> None:
     """Put `data` in `target`'s place, if `target` still holds `expected` (None: whatever it holds)."""
-    if not target.parent.is_dir():
-        raise SpecEditError(f"There is no directory {target.parent}; make it first.")
     old = target.stat() if target.exists() else None
-    if old is not None and not stat.S_ISREG(old.st_mode):
-        raise SpecEditError(f"{target} is not a regular file; name one that is.")
-    if old is not None and not os.access(target, os.W_OK):
-        # os.replace asks only for the directory's permission.
-        raise SpecEditError(f"{target} is read-only; make it writable and run again.")
     temporary = target.with_name(f".specedit-{secrets.token_hex(8)}")
     try:
         # Until it has the old file's mode, nobody else may look.

@@ -329,6 +329,10 @@ GO = ("-i", "Go.")
         (("a.py", "-i", "-"), 1, "The instruction is empty"),  # nothing on standard input
         (("a.py", "-i", "caf\udce9"), 1, "write the instruction in UTF-8"),
         (("a.py", *GO, "-r", "missing.py"), 1, "There is no file missing.py"),
+        # Before the model: it may take long to load.
+        (("a.py", "-i", " ", "--model", "nothing-here"), 1, "The instruction is empty"),
+        (("a.py", *GO, "-o", "none/b.py", "--model", "nothing-here"), 1, "none; make it first."),
+        (("a.py", *GO, "-o", ".", "--model", "nothing-here"), 1, "is not a regular file"),
         (("a.py", *GO, "--model", "nothing-here"), 1, "There is no model nothing-here"),
         (("a.py", *GO, "--model", "."), 1, ". holds no config.json"),
         (("a.py", *GO, "--model", "a.py"), 1, "a.py is not a model"),
@@ -363,12 +367,6 @@ def test_bad_input_is_one_sentence_and_no_traceback(specedit, edit_model, bad, c
     assert "Traceback" not in ran.err
     assert code == 2 or ran.err.count("\n") == 1
     assert Path("a.py").read_text() == "x = 1\n"
-
-
-def test_an_output_that_cannot_be_written_is_said(rewrite):
-    ran = rewrite("rename", "-o", "missing/new.py")
-    assert ran.code == 1
-    assert "There is no directory" in ran.err
 
 
 def test_commands_without_arguments_show_help(specedit):
