@@ -229,6 +229,7 @@ def _reason(error: OSError) -> str:
 
 def _decode(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
     """The codec of `data`, and the text it gives, byte order mark included."""
+    codec = "utf-8"
     try:
         codec = _codec(data, name, encoding)
         text = data.decode(codec)
@@ -236,9 +237,8 @@ def _decode(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
     except (SyntaxError, UnicodeError, LookupError) as error:
         if b"\0" in data and encoding is None:
             raise Refused(f"{name} holds NUL bytes, so it looks binary; name a text file.") from error
-        raise Refused(
-            f"{name} does not decode ({error}); name its encoding, for example --encoding cp1252."
-        ) from error
+        why = f"is not {codec}" if isinstance(error, UnicodeError) else f"does not decode ({error})"
+        raise Refused(f"{name} {why}; name its encoding, for example --encoding cp1252.") from error
     if not same:
         raise Refused(
             f"{name} would not keep its bytes in {codec}; name its encoding, for example --encoding cp1252."
@@ -268,7 +268,11 @@ def _codec(data: bytes, name: str, encoding: str | None) -> str:
     if marked:
         return marked
     if language_of(name) == "python":
-        return tokenize.detect_encoding(iter(data.splitlines(keepends=True)).__next__)[0]
+        try:
+            return tokenize.detect_encoding(iter(data.splitlines(keepends=True)).__next__)[0]
+        except SyntaxError:
+            data.decode()  # without a coding comment it has to be UTF-8, which Python's message does not say
+            raise
     return "utf-8"
 
 

@@ -323,7 +323,7 @@ GO = ("-i", "Go.")
         ((".", *GO), 1, ". is a directory; name one file."),
         (("/dev/null", *GO), 1, "/dev/null is not a regular file"),
         (("binary", *GO), 1, "binary holds NUL bytes, so it looks binary"),
-        (("latin.txt", *GO), 1, "latin.txt does not decode"),
+        (("latin.txt", *GO), 1, "latin.txt is not utf-8; name its encoding"),
         (("latin.txt", *GO, "--encoding", "klingon"), 1, "No encoding is called 'klingon'"),
         (("a.py", "-i", ""), 1, "The instruction is empty"),
         (("a.py", "-i", "-"), 1, "The instruction is empty"),  # nothing on standard input

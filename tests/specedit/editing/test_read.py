@@ -44,8 +44,18 @@ def test_other_line_separators_are_text(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.txt", "a.py"])
 def test_bytes_that_do_not_decode_are_refused(tmp_path, name):
-    with pytest.raises(Refused, match="--encoding"):
+    with pytest.raises(Refused, match=f"{name} is not utf-8; name its encoding, for example"):
         read(tmp_path, b"x = '\xe9'\n", name=name)
+
+
+def test_a_coding_comment_that_python_does_not_know(tmp_path):
+    with pytest.raises(Refused, match=r"does not decode \(unknown encoding: klingon\); name its encoding"):
+        read(tmp_path, b"# coding: klingon\n", name="a.py")
+
+
+def test_an_encoding_given_that_does_not_fit_is_named(tmp_path):
+    with pytest.raises(Refused, match=r"a\.txt is not cp1252; name its encoding"):
+        read(tmp_path, b"\x81", encoding="cp1252")
 
 
 def test_the_encoding_given_is_used(tmp_path):
