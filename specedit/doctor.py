@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import platform
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 
 from specedit import default_model, models, proposers
 from specedit.editing.languages import GRAMMARS, grammar_of
 from specedit.paths import cache_folder
+from specedit.pretrained import first_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,12 @@ class Finding:
 
 def findings() -> Iterator[Finding]:
     """Look at everything a rewrite needs, the cheap things first."""
-    import torch
-
     yield Finding("python", f"{platform.python_version()} on {platform.platform()}")
-    yield Finding("torch", f"{torch.__version__}, {torch.get_num_threads()} CPU threads")
-    yield Finding("transformers", version("transformers"))
-    device = models.default_device()
-    yield Finding("device", f"{device}, {str(models.default_dtype(device)).removeprefix('torch.')}")
+    torch = _library("torch")
+    yield torch
+    yield _library("transformers")
+    if torch.good:
+        yield _device()
     yield Finding("proposers", ", ".join(sorted(proposers.available())))
     yield _grammars()
     client = "pip" if importlib.util.find_spec("pip") else shutil.which("uv")
@@ -42,6 +42,22 @@ def findings() -> Iterator[Finding]:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     yield Finding("cache", f"{folder}, {shutil.disk_usage(there).free / 1e9:.1f} GB free")
     yield _default_model()
+
+
+def _library(name: str) -> Finding:
+    try:
+        return Finding(name, importlib.import_module(name).__version__)
+    except Exception as error:  # a broken installation raises many kinds
+        why = first_sentence(error)
+        return Finding(name, f"cannot be imported ({why}): reinstall specedit with its dependencies", False)
+
+
+def _device() -> Finding:
+    import torch
+
+    device = models.default_device()
+    dtype = str(models.default_dtype(device)).removeprefix("torch.")
+    return Finding("device", f"{device}, {dtype}, {torch.get_num_threads()} CPU threads")
 
 
 def _grammars() -> Finding:

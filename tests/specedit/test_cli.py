@@ -496,6 +496,14 @@ def test_doctor_fails_when_something_is_missing(specedit, monkeypatch):
     assert "✗ grammars: rust missing: reinstall specedit with its dependencies" in ran.out
 
 
+def test_doctor_does_without_torch(specedit, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # importing it fails
+    ran = specedit("doctor")
+    assert ran.code == 1
+    assert "✗ torch: cannot be imported (" in ran.out
+    assert "✓ cache: " in ran.out
+
+
 def test_models_list_without_any(folder):
     environment = os.environ | {"SPECEDIT_CACHE": str(folder), "HF_HOME": str(folder)}
     run = subprocess.run([SCRIPT, "models", "list"], env=environment, capture_output=True, text=True)
