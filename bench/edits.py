@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
-from specedit.paths import cache_folder
+from bench.packages import fetch
 from specedit.types import SpecEditError
 
 LIST = Path(__file__).with_name("edits.toml")
-PIP = ["pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +39,8 @@ def load_edits(folder: Path | None = None) -> list[Edit]:
     """
     import tomllib  # Python 3.11; tests that import this module are collected with 3.10 too
 
-    folder = folder or cache_folder() / "bench"
     listed = tomllib.loads(LIST.read_text("utf-8"))
-    if missing := _missing(listed["wheels"], folder):
-        _fetch(missing, folder)
+    folder = fetch(listed["wheels"], folder)
     edits = []
     for entry in listed["edits"]:
         with ZipFile(folder / entry["wheel"]) as wheel:
@@ -55,30 +49,3 @@ def load_edits(folder: Path | None = None) -> list[Edit]:
             raise SpecEditError(f"{entry['path']} in {entry['wheel']} is not the file that edits.toml lists.")
         edits.append(Edit(entry["path"], data.decode("utf-8"), entry["instruction"]))
     return edits
-
-
-def _missing(wheels: dict[str, str], folder: Path) -> dict[str, str]:
-    """Those of the wheels (file name: sha256) that `folder` does not hold whole."""
-
-    def whole(file: Path, digest: str) -> bool:
-        return file.is_file() and sha256(file.read_bytes()).hexdigest() == digest
-
-    return {name: digest for name, digest in wheels.items() if not whole(folder / name, digest)}
-
-
-def _fetch(wheels: dict[str, str], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as temporary:
-        pinned = Path(temporary) / "requirements.txt"
-        with pinned.open("w") as lines:
-            for name, digest in wheels.items():
-                package, version = name.split("-")[:2]
-                lines.write(f"{package}=={version} --hash=sha256:{digest}\n")
-        run = subprocess.run(
-            [sys.executable, "-m", *PIP, "--dest", folder, "-r", pinned], capture_output=True, text=True
-        )
-    if run.returncode or _missing(wheels, folder):
-        said = run.stderr.strip() or "pip fetched other files than edits.toml lists"
-        raise SpecEditError(
-            f"The files to edit could not be fetched; check the network and try again.\n{said}"
-        )
