@@ -1,4 +1,4 @@
-"""Files of packages from PyPI and npm, fetched by pip and npm, checked by sha256 and kept in specedit's cache."""
+"""Packages from PyPI and npm, fetched by pip and npm, checked by sha256 and kept in the cache of specedit."""
 
 from __future__ import annotations
 
