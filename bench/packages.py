@@ -21,7 +21,8 @@ def fetch(packages: dict[str, str], folder: Path | None = None) -> Path:
     """Bring the packages into a folder and return it.
 
     Args:
-        packages: wheels and npm tarballs by file name, with the sha256 of each.
+        packages: wheels, sdists (`.tar.gz`) and npm tarballs (`.tgz`) by file name, with the sha256 of each.
+            One release of each package, as pip takes no two at once.
         folder: by default one in specedit's cache. What it holds already is not fetched again.
 
     Raises:
@@ -30,7 +31,7 @@ def fetch(packages: dict[str, str], folder: Path | None = None) -> Path:
     folder = folder or cache_folder() / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     missing = _missing(packages, folder)
-    said = _pip([n for n in missing if n.endswith(".whl")], packages, folder)
+    said = _pip([n for n in missing if n.endswith((".whl", ".tar.gz"))], packages, folder)
     said += _npm([n for n in missing if n.endswith(".tgz")], folder)
     if missing := _missing(packages, folder):
         raise SpecEditError(
@@ -59,17 +60,21 @@ def _missing(packages: dict[str, str], folder: Path) -> list[str]:
     return [name for name, digest in packages.items() if not whole(folder / name, digest)]
 
 
-def _pip(wheels: list[str], packages: dict[str, str], folder: Path) -> str:
-    if not wheels:
+def _pip(files: list[str], packages: dict[str, str], folder: Path) -> str:
+    if not files:
         return ""
+    command = [sys.executable, "-m", *PIP, "--dest", str(folder)]
     with TemporaryDirectory() as temporary:
         pinned = Path(temporary) / "requirements.txt"
         with pinned.open("w") as lines:
-            for wheel in wheels:
-                package, version = wheel.split("-")[:2]
-                lines.write(f"{package}=={version} --hash=sha256:{packages[wheel]}\n")
-        command = [sys.executable, "-m", *PIP, "--dest", folder, "-r", pinned]
-        return subprocess.run(command, capture_output=True, text=True).stderr
+            for file in files:
+                package, version = file.removesuffix(".tar.gz").split("-")[:2]
+                lines.write(f"{package}=={version} --hash=sha256:{packages[file]}\n")
+                if file.endswith(".tar.gz"):
+                    # Once the hash fits, pip has the build backend tell the metadata, in an environment of
+                    # its own. So list no sdist that needs a compiler for that, as those built by maturin do.
+                    command += ["--no-binary", package]
+        return subprocess.run([*command, "-r", pinned], capture_output=True, text=True).stderr
 
 
 def _npm(tarballs: list[str], folder: Path) -> str:
