@@ -1,0 +1,5 @@
+"""Real edits: files that changed between two releases of a package."""
+
+from bench.corpus.corpus import Pair, load
+
+__all__ = ["Pair", "load"]
