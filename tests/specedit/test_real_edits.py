@@ -1,5 +1,7 @@
 """The contract on the default model and real files."""
 
+from pathlib import Path
+
 import pytest
 
 from bench.edits import load_edits
@@ -7,6 +9,7 @@ from specedit import Sampling, SpecEditor
 from specedit.editing import build_prompt
 
 EDITS = range(20)
+DEMO = Path(__file__).parents[2] / "examples" / "temperature.py"
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +30,14 @@ def test_the_default_model_writes_what_transformers_writes(editor, generate):
     ours = ask(editor, "area.py", text, "Rename area to surface.", tokens=40)
     assert ours.tokens == generate(editor.target.model, ours.prompt, 40)
     assert ours.stats.accepted_tokens > 0
+
+
+@pytest.mark.model
+def test_the_demo_comes_out_right(editor):
+    text = DEMO.read_text()
+    result = editor.rewrite(DEMO, "Rename the function describe to describe_weather.")
+    assert result.text == text.replace("describe", "describe_weather")
+    assert not result.problems
 
 
 @pytest.mark.slow
