@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench bench-live clean
 
 demo: $(READY)
 	$(BIN)/specedit rewrite examples/temperature.py --compare --dtype float32 \
@@ -24,6 +24,9 @@ lint: $(READY)
 	cd build/lint && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p specedit
 
 bench: $(READY)
+	$(BIN)/python bench/count.py
+
+bench-live: $(READY)
 	$(BIN)/python bench/rewrite.py --dtype float32
 	$(BIN)/python bench/table.py
 
