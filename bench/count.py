@@ -24,9 +24,9 @@ from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import CountingTarget, FixedCost, fewest_passes, replay
 
 RESULTS = Path(__file__).parent / "results" / "count"
-INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on the pairs of `bench/corpus` in every
-form, counted with the {curve} cost curve of `bench/count.py`. A perfect copier drafts the longest run that
-occurs anywhere before.
+INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on the pairs of
+`bench/corpus` in every form, counted with the {curve} cost curve of `bench/count.py`. A perfect copier
+drafts the longest run that occurs anywhere before.
 """
 # Seconds for 1, 2, 4, … 256 tokens: SmolLM2-135M on two cores of an AMD EPYC with AVX512-BF16, torch 2.13.0.
 CURVES = {
