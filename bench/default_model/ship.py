@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from specedit.default_model import ADAPTER, WHEEL
 from specedit.editing import build_prompt
 from specedit.paths import cache_folder
 
+BASE = "HuggingFaceTB/SmolLM2-135M-Instruct"
 TRAINED = ADAPTER / "trained.json"
 
 
@@ -36,7 +36,9 @@ def main(trained: Path) -> None:
     factors = load_file(trained / "checkpoint" / "adapter_model.safetensors")
     halved = {name: factor.to(torch.float16) for name, factor in factors.items()}
     save_file(halved, ADAPTER / "adapter_model.safetensors")
-    shutil.copy(trained / "checkpoint" / "adapter_config.json", ADAPTER)
+    config = json.loads((trained / "checkpoint" / "adapter_config.json").read_text())
+    config["base_model_name_or_path"] = BASE  # else a folder of the machine that trained it
+    (ADAPTER / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
     curve = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
     about = {"prompt": prompt_hash(), "base": WHEEL.gguf_sha256, "steps": curve[-1]["step"]}
     TRAINED.write_text(json.dumps(about, indent=1) + "\n")
