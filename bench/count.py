@@ -18,10 +18,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.corpus import FORMS, Pair, load
 from specedit import default_model
+from specedit.decoding.cost import FixedCost
 from specedit.decoding.encode import encode_chat, encode_text
 from specedit.decoding.planner import Planner
 from specedit.proposers import DEFAULT, Request, create
-from specedit.replay import CountingTarget, FixedCost, fewest_passes, replay
+from specedit.replay import count, fewest_passes
 
 RESULTS = Path(__file__).parent / "results" / "count"
 INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on the pairs of
@@ -65,16 +66,16 @@ def main(curve: str, chosen: str, limit: int | None) -> None:
     if limit:
         pairs = pairs[:: max(1, len(pairs) // limit)][:limit]
     ways = {name: [name] for name in DEFAULT} | {"all": list(DEFAULT)}
-    planners = {way: Planner(create(names), FixedCost(CURVES[curve])) for way, names in ways.items()}
+    cost = FixedCost(CURVES[curve])
+    planners = {way: Planner(create(names), cost) for way, names in ways.items()}
     rows: list[dict] = []
     for pair, form, request, answer in tqdm(cases(pairs, tokenizer)):
         if form not in chosen.split(",") or len(answer) < 2:
             continue
         row = {"language": pair.language, "path": pair.path, "form": form, "tokens": len(answer), "ways": {}}
         for way, planner in planners.items():
-            target = CountingTarget(FixedCost(CURVES[curve]))
-            stats = replay(target, request, answer, planner)
-            row["ways"][way] = {"passes": stats.target_calls, "seconds": target.seconds}
+            stats = count(request, answer, planner, cost)
+            row["ways"][way] = {"passes": stats.target_calls, "seconds": stats.verify}
         passes = fewest_passes(request, answer)
         row["ways"]["perfect copier"] = {"passes": passes}
         rows.append(row)

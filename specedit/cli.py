@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import track
 from rich.text import Text
 
 from specedit import __version__
@@ -251,6 +252,75 @@ def rewrite(
     if not as_json:
         log.print(outcome(file, output, result, written, ask), markup=False, soft_wrap=True)
     return 0
+
+
+@cli.command()
+@click.option(
+    "--repo", default=".", show_default=True, type=click.Path(path_type=Path), help="A git repository."
+)
+@click.option("--last", default=50, show_default=True, type=click.IntRange(min=1), help="How many commits.")
+@click.option(
+    "--check",
+    default=3,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="How many edits to decode for real, as far as 200 tokens, to check the counting.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--html", type=click.Path(path_type=Path), help="Also write a page with plots here.")
+@model_options
+def measure(
+    repo: Path,
+    last: int,
+    check: int,
+    as_json: bool,
+    html: Path | None,
+    model: str | None,
+    device: str,
+    dtype: str,
+    proposers: list[str],
+) -> int:
+    """Say whether speculation pays for you: replay the last commits of your git repository.
+
+    Each file that a commit changed is an edit. Its outcome is known, so that no model has to write it: the
+    proposers guess it, and every pass costs what your model on this machine was measured to take.
+    """
+    from specedit.history import past_edits
+
+    edits, left_out = past_edits(repo, last)
+    if not edits:
+        raise SpecEditError(
+            f"No text file was changed in the last {last} commits of {repo}: try a larger --last."
+        )
+    if html:
+        from specedit.editing.source import check_writable
+        from specedit.page import check_plots, page
+
+        check_plots()
+        check_writable(html)
+    editor = load(model, device, dtype, proposers)
+    from specedit.measure import Meter, Report
+
+    meter = Meter(editor, proposers)
+    report = Report(meter.about | {"repository": str(repo.resolve())}, left_out)
+    stopped = False
+    try:
+        for edit in track(edits, "replaying", console=log, transient=True):
+            report.add(meter.measure(edit))
+        for edit in track(report.sample(check), "timing", console=log, transient=True):
+            report.timed.append(meter.time(edit, report.best))
+    except KeyboardInterrupt:
+        stopped = True
+        log.print("specedit: interrupted; this is what was measured so far.", style="yellow")
+    if as_json:
+        click.echo(json.dumps(report.as_dict()))
+    else:
+        for what, said in report.findings():
+            click.echo(f"{what:>13}  {said}")
+    if html and report.edits:
+        html.write_text(page(report), "utf-8")
+        log.print(f"wrote {html}", markup=False, soft_wrap=True)
+    return 130 if stopped else 0
 
 
 @cli.group()

@@ -66,19 +66,20 @@ class CountingTarget:
         self.length -= count
 
 
-class FixedCost(CostCurve):
-    """A cost curve that no step corrects: for counting, where nothing takes the time that it would."""
-
-    def learn(self, tokens: int, seconds: float) -> None:
-        pass
-
-
 def replay(target: Target, request: Request, answer: Sequence[int], planner: Planner | None) -> Statistics:
     """Decode `answer` (token ids, at least one) and return what it took."""
     stats = Statistics()
     options = {"max_tokens": len(answer), "ends": lambda token: False, "stats": stats}
     for _ in decode(target, request, Forced(answer), planner, **options):  # type: ignore[arg-type]
         pass
+    return stats
+
+
+def count(request: Request, answer: Sequence[int], planner: Planner, cost: CostCurve) -> Statistics:
+    """`replay` without a model: verifying takes what `cost` says, proposing what it takes."""
+    target = CountingTarget(cost)
+    stats = replay(target, request, answer, planner)
+    stats.verify = target.seconds
     return stats
 
 

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 import tokenizers
 import torch
@@ -21,6 +22,10 @@ from specedit import SpecEditor
 from specedit.decoding.cost import CostCurve
 from specedit.editing import SourceFile
 from specedit.targets.replay import ReplayTarget
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

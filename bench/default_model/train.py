@@ -1,8 +1,7 @@
 """Train the default model's adapter: `python bench/default_model/train.py --steps 1000 --decay 250`.
 
 LoRA (Hu et al. 2021, arXiv 2106.09685) through peft on every linear layer of SmolLM2-135M-Instruct. One step
-takes some parts of files and several edits of each. The edits of one part share its tokens: they are computed
-once, as a KV cache that gradients flow through, and each edit's instruction and answer go on from there.
+takes some parts of files and several edits of each, which share the part's tokens (see `loss.py`).
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from random import Random
 
 import click
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.default_model.dataset import Corpus, Edit
+from bench.default_model.loss import ATTENTION, losses
 from specedit import default_model
 from specedit.decoding.encode import encode_chat, encode_text
 from specedit.editing import build_prompt
@@ -73,37 +72,14 @@ def shorten(example: Example, rng: Random) -> Example:
     return Example(example.edit, example.prompt, example.answer[:end], example.changed[:end])
 
 
-def losses(model, examples: list[Example]) -> tuple[Tensor, Tensor, Tensor]:
-    """The cross entropy of each answer token, for examples of one file.
+def weights(example: Example, total: float) -> list[float]:
+    """What each token of the answer weighs: a copied one 1, the changed ones about `total` together.
 
-    Returns:
-        losses [n] float32, changed [n] bool, and hits [n] bool (the token is the most likely one), the
-        examples' answers one after the other.
+    One token decides whether a line is deleted, and a hundred write a docstring: neither may drown the other.
+    A heavy weight teaches changing fast, and also to change where nothing should be: lower it to the end.
     """
-    shared = 0
-    prompts = [example.prompt for example in examples]
-    while all(p[shared] == prompts[0][shared] for p in prompts) and shared < min(map(len, prompts)) - 1:
-        shared += 1
-    core, head = model.model, model.lm_head
-    past = core(torch.tensor([prompts[0][:shared]]), use_cache=True).past_key_values
-    past.batch_repeat_interleave(len(examples))
-
-    # Padding stands at the right, where no token of an answer can see it.
-    rows = [example.prompt[shared:] + example.answer for example in examples]
-    width = max(map(len, rows))
-    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
-    hidden = core(ids, past_key_values=past, use_cache=True).last_hidden_state  # [examples, width, size]
-
-    picked, wanted, changed = [], [], []
-    for row, example in enumerate(examples):
-        start = len(example.prompt) - shared
-        picked.append(hidden[row, start - 1 : start - 1 + len(example.answer)])
-        wanted += example.answer
-        changed += example.changed
-    logits = head(torch.cat(picked)).float()
-    target = torch.tensor(wanted)
-    loss = torch.nn.functional.cross_entropy(logits, target, reduction="none")
-    return loss, torch.tensor(changed), logits.argmax(-1) == target
+    heavy = min(max(total / max(1, sum(example.changed)), 1.0), 20.0)
+    return [heavy if changed else 1.0 for changed in example.changed]
 
 
 def load_model(adapter: Path | None, trainable: bool):
@@ -111,9 +87,8 @@ def load_model(adapter: Path | None, trainable: bool):
     from peft import LoraConfig, PeftModel, get_peft_model
     from transformers import AutoModelForCausalLM
 
-    # Eager attention is an eighth faster here than torch's flash kernel, forward and backward.
     base = AutoModelForCausalLM.from_pretrained(
-        default_model.ensure(print, default_model.PLAIN), dtype=torch.bfloat16, attn_implementation="eager"
+        default_model.ensure(print, default_model.PLAIN), dtype=torch.bfloat16, attn_implementation=ATTENTION
     )
     if adapter is None:
         config = LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=TARGETS, task_type="CAUSAL_LM")
@@ -131,7 +106,7 @@ def exact_share(model, examples: list[list[Example]]) -> dict[str, list[bool]]:
     found: dict[str, list[bool]] = {}
     for group in tqdm(examples, "held out", leave=False):
         with torch.autocast("cpu", torch.bfloat16):
-            _, _, hits = losses(model, group)
+            _, hits = losses(model, [group])
         for example, hit in zip(group, hits.split([len(e.answer) for e in group]), strict=True):
             found.setdefault(example.edit.kind, []).append(bool(hit.all()))
     return found
@@ -154,7 +129,7 @@ def groups(tokenizer, corpus: Corpus, rng: Random):
     "--decay", default=0, help="Over how many of the last steps the learning rate falls to nothing."
 )
 @click.option("--rate", default=6e-4, help="Learning rate.")
-@click.option("--weight", default=4.0, help="Of a changed token in the loss; a copied one has 1.")
+@click.option("--weight", default=40.0, help="Of an edit's changed tokens in the loss; a copied one has 1.")
 @click.option("--whole", default=0.3, help="Share of the answers that are learnt to their end.")
 @click.option("--every", default=50, help="Steps between checkpoints.")
 @click.option("--judge", default=250, help="Steps between looks at held-out edits; 0 for never.")
@@ -192,16 +167,17 @@ def main(steps: int, decay: int, rate: float, weight: float, whole: float, every
         falling = min(1.0, (steps - step) / decay) if decay else 1.0
         for setting in optimizer.param_groups:
             setting["lr"] = rate * warm * falling
-        for _ in range(PARTS):
-            group = [e if rng.random() < whole else shorten(e, rng) for e in next(stream)]
-            with torch.autocast("cpu", torch.bfloat16):
-                loss, changed, _ = losses(model.base_model.model, group)
-            weights = torch.where(changed, weight, 1.0)
-            (loss @ weights / weights.sum() / PARTS).backward()
-            for name, part in (("changed", loss[changed]), ("copied", loss[~changed])):
-                if len(part):
-                    mean = part.mean().item()
-                    shown[name] = shown.get(name, mean) + 0.03 * (mean - shown.get(name, mean))
+        files = [[e if rng.random() < whole else shorten(e, rng) for e in next(stream)] for _ in range(PARTS)]
+        examples = [example for group in files for example in group]
+        with torch.autocast("cpu", torch.bfloat16):
+            loss, _ = losses(model.base_model.model, files)
+        heavy = torch.tensor([w for example in examples for w in weights(example, weight)])
+        (loss @ heavy / heavy.sum()).backward()
+        changed = torch.tensor([c for example in examples for c in example.changed])
+        for name, part in (("changed", loss[changed]), ("copied", loss[~changed])):
+            if len(part):
+                mean = part.mean().item()
+                shown[name] = shown.get(name, mean) + 0.06 * (mean - shown.get(name, mean))
         torch.nn.utils.clip_grad_norm_(learnt, 1.0)
         optimizer.step()
         optimizer.zero_grad()

@@ -54,6 +54,10 @@ class CostCurve:
         self._measured *= np.clip(ratio, 0.5, 2) ** (0.05 + 0.15 * nearness)
         self._interpolate()
 
+    def fixed(self) -> FixedCost:
+        """A copy that no step corrects."""
+        return FixedCost(self._measured.tolist())
+
     def _interpolate(self) -> None:
         self._curve = np.interp(self._everywhere, _SIZES, self._measured)
 
@@ -112,3 +116,10 @@ class CostCurve:
             unfinished.write_text(json.dumps({"about": self._about, "seconds": self._measured.tolist()}))
             unfinished.replace(self._path)
             self._kept = self._measured.copy()
+
+
+class FixedCost(CostCurve):
+    """A cost curve that no step corrects: for counting, where nothing takes the time that it would."""
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 
 @dataclass
@@ -43,6 +43,20 @@ class Statistics:
     def total(self) -> float:
         """Seconds from the start to the last token."""
         return self.prefill + self.draft + self.verify + self.coordination
+
+    @property
+    def decoding(self) -> float:
+        """Seconds from the first token to the last."""
+        return self.total - self.prefill
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast as plain decoding, by estimate, from the first token on."""
+        return (self.plain - self.prefill) / max(self.decoding, 1e-9)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Both answers together."""
+        return Statistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Statistics)))
 
     @property
     def accepted_tokens(self) -> int:

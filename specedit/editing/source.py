@@ -12,7 +12,7 @@ import stat
 import tokenize
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -50,7 +50,7 @@ _ABOUT_INDENTATION = re.compile(
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file, read. Make one with `read` or `from_text`.
+    """One file, read. Make one with `read`, `from_bytes` or `from_text`.
 
     Attributes:
         name: the file's name as the caller gave it.
@@ -98,8 +98,19 @@ class SourceFile:
             raise SpecEditError(
                 f"Cannot read {name} ({_reason(error)}); put that right and run again."
             ) from error
+        made = cls.from_bytes(data, name, encoding)
+        return replace(made, path=real, mode=stat.S_IMODE(mode))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str, encoding: str | None = None) -> SourceFile:
+        """What a file of this name would be read as. The encoding is found as `read` finds it.
+
+        Raises:
+            SpecEditError: `encoding` is unknown.
+            Refused: the bytes are not text in that encoding, or would come back as other bytes.
+        """
         codec, original = _decode(data, name, encoding)
-        return cls(name, _shown(original), original, data, codec, real, stat.S_IMODE(mode), encoding)
+        return cls(name, _shown(original), original, data, codec, _encoding_given=encoding)
 
     @classmethod
     def from_text(cls, text: str, name: str = "") -> SourceFile:

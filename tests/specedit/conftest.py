@@ -1,7 +1,10 @@
-"""Tiny models with random weights: real architectures, real caches, milliseconds a step."""
+"""Tiny models with random weights (real architectures and caches, milliseconds a step); the command line."""
 
 from __future__ import annotations
 
+import io
+import sys
+from dataclasses import dataclass
 from functools import cache
 
 import pytest
@@ -15,6 +18,7 @@ from transformers import (
     Qwen2Config,
 )
 
+from specedit.cli import main
 from specedit.decoding.cost import CostCurve
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner
@@ -113,3 +117,28 @@ def run():
         return [token for tokens, _ in steps for token in tokens]
 
     return decoded
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run of the command: its exit code, and what it left on the two streams and in the file."""
+
+    code: int
+    out: str
+    err: str
+    data: bytes = b""
+
+
+@pytest.fixture
+def specedit(monkeypatch, capsys):
+    """Runs the command in this process, which need not import torch again: specedit("models", "list")."""
+
+    def run(*arguments, stdin=b""):
+        monkeypatch.setattr(sys, "argv", ["specedit", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Ran(end.value.code or 0, *capsys.readouterr())
+
+    return run

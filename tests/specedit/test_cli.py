@@ -1,6 +1,5 @@
 """The command line as its users meet it: with a real, small model that knows a few edits (`edit_model`)."""
 
-import io
 import json
 import os
 import resource
@@ -9,7 +8,7 @@ import stat
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pexpect
@@ -17,20 +16,9 @@ import pytest
 import torch
 
 from specedit import Sampling
-from specedit.cli import main
 from specedit.decoding.loop import decode
 
 SCRIPT = str(Path(sys.executable).with_name("specedit"))
-
-
-@dataclass(frozen=True)
-class Ran:
-    """A run of the command: its exit code, and what it left on the two streams and in the file."""
-
-    code: int
-    out: str
-    err: str
-    data: bytes = b""
 
 
 @pytest.fixture(autouse=True)
@@ -42,21 +30,6 @@ def folder(tmp_path, monkeypatch):
     torch.set_num_threads(1)
     yield tmp_path
     torch.set_num_threads(threads)
-
-
-@pytest.fixture
-def specedit(monkeypatch, capsys):
-    """Runs the command in this process, which need not import torch again: specedit("models", "list")."""
-
-    def run(*arguments, stdin=b""):
-        monkeypatch.setattr(sys, "argv", ["specedit", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            main()
-        return Ran(end.value.code or 0, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -79,7 +52,7 @@ def rewrite(specedit, arguments, edits):
 
     def run(name, *options):
         ran = specedit(*arguments(name, *options))
-        return Ran(ran.code, ran.out, ran.err, Path(edits[name].name).read_bytes())
+        return replace(ran, data=Path(edits[name].name).read_bytes())
 
     return run
 

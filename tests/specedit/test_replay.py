@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specedit.decoding.cost import FixedCost
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.proposers import DEFAULT, Request, create
-from specedit.replay import CountingTarget, FixedCost, fewest_passes, replay
+from specedit.replay import CountingTarget, fewest_passes, replay
 from specedit.targets.hf import HFTarget
 from specedit.types import Sampling
 

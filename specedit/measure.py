@@ -1,0 +1,213 @@
+"""Whether speculation pays on edits that were made already: the design's decision rule in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from statistics import median
+
+from specedit.decoding.cost import CostCurve
+from specedit.decoding.encode import encode_chat, encode_text
+from specedit.decoding.planner import Planner
+from specedit.decoding.statistics import Statistics
+from specedit.editing.prompt import build_prompt
+from specedit.editor import SpecEditor
+from specedit.history import PastEdit
+from specedit.paths import cache_folder
+from specedit.proposers import Request, create
+from specedit.replay import count, fewest_passes, replay
+from specedit.types import SpecEditError
+
+TIMED_TOKENS = 200  # of an answer that the model really decodes, to check the counting
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one edit takes.
+
+    Attributes:
+        edit: which.
+        lines: of the file after it.
+        changed: the share of these that it wrote anew.
+        ways: counts and times, by the proposers that guess, as `--proposers` takes them.
+        fewest: the passes that a perfect copier would need.
+    """
+
+    edit: PastEdit
+    lines: int
+    changed: float
+    ways: dict[str, Statistics]
+    fewest: int
+
+    def as_dict(self) -> dict:
+        """Plain values for JSON; no line of the file is among them."""
+        ways = {way: stats.as_dict() for way, stats in self.ways.items()}
+        about = {"commit": self.edit.commit, "path": self.edit.path, "lines": self.lines}
+        return about | {"changed": self.changed, "fewest_passes": self.fewest, "ways": ways}
+
+
+class Meter:
+    """Replays edits: the answer is known, the proposers guess it, a pass costs what it takes on this model.
+
+    Args:
+        editor: has the model, and measures what verifying costs.
+        proposers: names of those to compare: all together, and each alone.
+
+    Attributes:
+        about: the model and the machine.
+
+    Raises:
+        SpecEditError: the model cannot roll back, so that speculation does not apply.
+    """
+
+    def __init__(self, editor: SpecEditor, proposers: Sequence[str]) -> None:
+        self._target, self._tokenizer = editor.target, editor.tokenizer
+        if not self._target.can_rollback:
+            raise SpecEditError(
+                f"{self._target.name} keeps a state that cannot be rolled back, so it is always decoded "
+                "plainly: measure another model."
+            )
+        self._cost = CostCurve.cached(self._target, cache_folder() / "costs")
+        self.about = {"model": self._target.name, "processor": self._target.processor}
+        ways = dict.fromkeys([",".join(proposers), *proposers])
+        self._planners = {way: Planner(create(way.split(",")), self._cost.fixed()) for way in ways}
+
+    def measure(self, edit: PastEdit) -> Measured | None:
+        """Count what the edit takes; None if it is too long for the model's context."""
+        request, answer = self._encode(edit)
+        if (
+            self._target.max_length is not None
+            and len(request.prompt) + len(answer) > self._target.max_length
+        ):
+            return None
+        cost = self._cost.fixed()
+        ways = {way: count(request, answer, planner, cost) for way, planner in self._planners.items()}
+        before, after = edit.before.split("\n"), edit.after.split("\n")
+        blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+        changed = 1 - sum(block.size for block in blocks) / len(after)
+        return Measured(edit, len(after) - 1, changed, ways, fewest_passes(request, answer))
+
+    def time(self, edit: PastEdit, way: str) -> tuple[float, float]:
+        """How many times as fast as plain decoding the beginning of the edit's answer is written.
+
+        Returns:
+            timed (every token is paid for with a pass of the model), and counted.
+        """
+        request, answer = self._encode(edit)
+        answer = answer[:TIMED_TOKENS]
+        fixed = self._cost.fixed()
+        counted = count(request, answer, Planner(create(way.split(",")), fixed), fixed)
+        plain = replay(self._target, request, answer, None)
+        fast = replay(self._target, request, answer, Planner(create(way.split(",")), self._cost))
+        return plain.decoding / fast.decoding, counted.speedup
+
+    def _encode(self, edit: PastEdit) -> tuple[Request, list[int]]:
+        """What `SpecEditor.rewrite` asks with the commit's message, and the answer that makes the edit."""
+        asked = build_prompt(edit.before, edit.message, edit.path)
+        prompt = encode_chat(self._tokenizer, asked.messages, asked.prefill)
+        newline = "" if edit.after.endswith("\n") or not edit.after else "\n"
+        references = [edit.before] if edit.before else []
+        return Request(prompt, references, self._text), self._text(f"{edit.after}{newline}{asked.fence}")
+
+    def _text(self, text: str) -> list[int]:
+        return encode_text(self._tokenizer, text)
+
+
+@dataclass
+class Report:
+    """What was measured, and what follows from it.
+
+    Attributes:
+        about: the repository, the model and the machine.
+        left_out: how many files were not measured, by reason.
+        edits: those that were.
+        timed: of some edits, how many times as fast as plain decoding: timed and counted.
+    """
+
+    about: dict[str, str]
+    left_out: Counter[str]
+    edits: list[Measured] = field(default_factory=list)
+    timed: list[tuple[float, float]] = field(default_factory=list)
+
+    def add(self, measured: Measured | None) -> None:
+        """What `Meter.measure` found."""
+        if measured:
+            self.edits.append(measured)
+        else:
+            self.left_out["too long for the model's context"] += 1
+
+    def sample(self, size: int) -> list[PastEdit]:
+        """Edits to be timed, from all over."""
+        step = max(1, len(self.edits) // max(1, size))
+        return [measured.edit for measured in self.edits[::step]][:size]
+
+    @property
+    def best(self) -> str:
+        """The fastest way."""
+        return next(iter(self.totals()))
+
+    def totals(self) -> dict[str, Statistics]:
+        """All edits together, by way; the fastest way first."""
+        ways = {
+            way: sum((measured.ways[way] for measured in self.edits), Statistics())
+            for way in (self.edits[0].ways if self.edits else ())
+        }
+        return dict(sorted(ways.items(), key=lambda item: -item[1].speedup))
+
+    def as_dict(self) -> dict:
+        """Plain values for JSON."""
+        totals = self.totals()
+        best = next(iter(totals.items()), None)
+        return {
+            **self.about,
+            "settings": _settings(*best) if best else None,
+            "ways": {way: total.as_dict() for way, total in totals.items()},
+            "fewest_passes": sum(measured.fewest for measured in self.edits),
+            "left_out": dict(self.left_out),
+            "timed": [{"timed": timed, "counted": counted} for timed, counted in self.timed],
+            "edits": [measured.as_dict() for measured in self.edits],
+        }
+
+    def findings(self) -> list[tuple[str, str]]:
+        """The same for people: what a line is about, and what it says."""
+        left_out = ", ".join(f"{n:,} {reason}" for reason, n in self.left_out.most_common())
+        found = [("edits", f"{len(self.edits):,}" + (f" (files left out: {left_out})" if left_out else ""))]
+        totals = self.totals()
+        if not totals:
+            return found
+        way, total = next(iter(totals.items()))
+        later = total.tokens - len(self.edits)  # the first token of an answer comes from the prompt's pass
+
+        def ms(seconds: float) -> str:
+            return f"{1000 * seconds / later:.1f}"
+
+        sign, verdict = ("<", "speculation pays") if total.speedup > 1 else ("≥", "speculation does not pay")
+        terms = f"draft {ms(total.draft)} + verify {ms(total.verify)} + coordination {ms(total.coordination)}"
+        plain = ms(total.plain - total.prefill)
+        middle = median(measured.ways[way].speedup for measured in self.edits)
+        fewest = sum(measured.fewest for measured in self.edits)
+        sources = total.accepted + Counter({"the model": total.tokens - total.accepted_tokens})
+        found += [
+            ("decision", f"{terms} = {ms(total.decoding)} ms a token {sign} {plain} plainly: {verdict}"),
+            ("speed-up", f"{total.speedup:.2f}× in decoding, half of the edits {middle:.2f}× or more"),
+            ("tokens a call", f"{later / total.target_calls:.1f}; a perfect copier's: {later / fewest:.1f}"),
+            ("best settings", _settings(way, total)),
+            ("each way", ", ".join(f"{name} {t.speedup:.2f}×" for name, t in totals.items())),
+            ("tokens from", ", ".join(f"{who} {n / total.tokens:.0%}" for who, n in sources.most_common())),
+        ]
+        for measured in sorted(self.edits, key=lambda measured: measured.ways[way].speedup)[:3]:
+            edit, gain = measured.edit, measured.ways[way].speedup
+            found.append(
+                ("gained least", f"{gain:.2f}× {edit.path} in {edit.commit}, {measured.changed:.0%} new")
+            )
+        if self.timed:
+            pairs = ", ".join(f"{timed:.2f}× (counted {counted:.2f}×)" for timed, counted in self.timed)
+            found.append(("timed", f"the first {TIMED_TOKENS} tokens of some edits: {pairs}"))
+        return found
+
+
+def _settings(way: str, total: Statistics) -> str:
+    """The options of `specedit rewrite` that are fastest."""
+    return f"--proposers {way}" if total.speedup > 1 else "--no-speculation"

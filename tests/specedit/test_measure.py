@@ -1,0 +1,148 @@
+"""`specedit measure`: the replay of a repository's own history, with a real, small model."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from specedit.measure import Meter
+
+FUNCTION = "def add(a, b):\n    return a + b\n\n\n"
+
+
+@pytest.fixture
+def git(tmp_path, monkeypatch):
+    """Runs git in the working directory, a new repository."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "a")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "a@b")
+
+    def run(*arguments):
+        subprocess.run(["git", *arguments], check=True, capture_output=True)
+
+    run("init")
+    return run
+
+
+@pytest.fixture
+def history(git, tmp_path):
+    """Five commits of one file that grows by a function each time."""
+    for number in range(1, 6):
+        (tmp_path / "add.py").write_text(FUNCTION * number)
+        git("add", "-A")
+        git("commit", "-m", "Add one more.")
+
+
+@pytest.fixture
+def measure(specedit, edit_model):
+    """Runs `specedit measure` on the repository: measure("--json")."""
+
+    def run(*options):
+        model = ["--model", edit_model, "--device", "cpu", "--dtype", "float32"]
+        return specedit("measure", *model, "--check", 1, *options)
+
+    return run
+
+
+def test_says_whether_it_pays(measure, history):
+    ran = measure()
+    assert ran.code == 0
+    assert "edits  4 (files left out: 1 new)" in ran.out
+    for what in (
+        "decision",
+        "speed-up",
+        "tokens a call",
+        "best settings",
+        "tokens from",
+        "gained least",
+        "timed",
+    ):
+        assert f"{what}  " in ran.out
+
+
+def test_json_has_every_edit_and_way(measure, history):
+    report = json.loads(measure("--json").out)
+    assert [edit["path"] for edit in report["edits"]] == ["add.py"] * 4
+    assert set(report["ways"]) == {"predicted,ngram", "predicted", "ngram"}
+    for edit in report["edits"]:
+        assert edit["fewest_passes"] <= min(way["target_calls"] for way in edit["ways"].values())
+
+
+def test_an_edit_that_only_adds_changes_its_share_of_lines(measure, history):
+    newest = json.loads(measure("--json", "--last", 1).out)["edits"][0]
+    assert newest["lines"] == 20
+    assert newest["changed"] == pytest.approx(4 / 21)  # the text after the last newline is the 21st
+
+
+def test_one_proposer_is_one_way(measure, history):
+    assert list(json.loads(measure("--json", "--proposers", "ngram").out)["ways"]) == ["ngram"]
+
+
+def test_the_page_has_plots_and_every_edit(measure, history, tmp_path):
+    measure("--html", "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert page.count("<svg") == 1
+    assert page.count("add.py") >= 4
+
+
+def test_what_came_from_the_repository_is_text_in_the_page(measure, git, tmp_path):
+    for text in ("a\n", "b\n"):
+        (tmp_path / "<b>.txt").write_text(text)
+        git("add", "-A")
+        git("commit", "-m", "Edit.")
+    measure("--html", "report.html")
+    assert "<b>" not in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_ctrl_c_keeps_what_was_measured(measure, history, monkeypatch):
+    real, calls = Meter.measure, []
+
+    def until_the_third(self, edit):
+        calls.append(edit)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(self, edit)
+
+    monkeypatch.setattr(Meter, "measure", until_the_third)
+    ran = measure("--json")
+    assert ran.code == 130
+    assert "interrupted" in ran.err
+    assert len(json.loads(ran.out)["edits"]) == 2
+
+
+def test_a_file_too_long_for_the_model_is_counted(measure, git, tmp_path):
+    for letter in "ab":
+        (tmp_path / "long.txt").write_text(letter * 40_000)
+        git("add", "-A")
+        git("commit", "-m", "Edit.")
+    report = json.loads(measure("--json").out)
+    assert report["edits"] == []
+    assert report["left_out"] == {"new": 1, "too long for the model's context": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--repo", "/"], 1, "is not in a git repository: name one with --repo"),
+        (["--html", "nowhere/report.html"], 1, "There is no directory"),
+        (["--proposers", "psychic"], 2, "There is no proposer"),
+        (["--last", "0"], 2, "--last"),
+    ],
+)
+def test_bad_input_is_one_sentence(measure, history, options, code, says):
+    ran = measure(*options)
+    assert ran.code == code
+    assert says in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_history_without_changes_is_said(measure, git, tmp_path):
+    (tmp_path / "a.txt").write_text("a\n")
+    git("add", "-A")
+    git("commit", "-m", "Begin.")
+    ran = measure()
+    assert ran.code == 1
+    assert "No text file was changed in the last 50 commits" in ran.err
