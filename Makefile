@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-slow lint bench bench-live clean
+.PHONY: demo test test-slow lint bench bench-live bench-rewrite bench-peers clean
 
 demo: $(READY)
 	$(BIN)/specedit rewrite examples/temperature.py --compare --dtype float32 \
@@ -27,8 +27,15 @@ bench: $(READY)
 	$(BIN)/python bench/count.py
 
 bench-live: $(READY)
+	$(BIN)/python bench/replay.py
+	$(BIN)/python bench/markdown.py
+
+bench-rewrite: $(READY)
 	$(BIN)/python bench/rewrite.py --dtype float32
-	$(BIN)/python bench/table.py
+	$(BIN)/python bench/markdown.py
+
+bench-peers: $(READY)
+	$(BIN)/python bench/peers/run.py
 
 clean:
 	rm -rf .venv build

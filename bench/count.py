@@ -17,6 +17,7 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.corpus import FORMS, Pair, load
+from bench.markdown import RESULTS, head, row
 from specedit import default_model
 from specedit.decoding.cost import FixedCost
 from specedit.decoding.encode import encode_chat, encode_text
@@ -24,7 +25,7 @@ from specedit.decoding.planner import Planner
 from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import count, fewest_passes
 
-RESULTS = Path(__file__).parent / "results" / "count"
+FILE = RESULTS / "count"
 INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on the pairs of
 `bench/corpus` in every form, counted with the {curve} cost curve of `bench/count.py`. A perfect copier
 drafts the longest run that occurs anywhere before.
@@ -81,15 +82,15 @@ def main(curve: str, chosen: str, limit: int | None) -> None:
         rows.append(row)
     shown = table(rows, CURVES[curve][0])
     if not limit:
-        RESULTS.with_suffix(".json").write_text(json.dumps({"curve": curve, "rows": rows}) + "\n")
-        RESULTS.with_suffix(".md").write_text(f"{INTRODUCTION.format(curve=curve)}\n{shown}\n")
+        FILE.with_suffix(".json").write_text(json.dumps({"curve": curve, "rows": rows}) + "\n")
+        FILE.with_suffix(".md").write_text(f"{INTRODUCTION.format(curve=curve)}\n{shown}\n")
     click.echo(shown)
 
 
 def table(rows: list[dict], plain: float) -> str:
     """Tokens a pass (and how many times as fast as plain decoding), by form and by language, as Markdown."""
     ways = list(rows[0]["ways"])
-    lines = ["| | tokens | " + " | ".join(ways) + " |", "|---|" + "---:|" * (1 + len(ways))]
+    lines = [head("", "tokens", *ways)]
     groups: dict[str, list[dict]] = defaultdict(list)
     for row in rows:
         for group in ("all", f"form {row['form']}", row["language"]):
@@ -104,7 +105,7 @@ def table(rows: list[dict], plain: float) -> str:
             if "seconds" in runs[0]:
                 cell += f" ({tokens * plain / sum(run['seconds'] for run in runs):.1f}×)"
             cells.append(cell)
-        lines.append(f"| {group} | {tokens:,} | " + " | ".join(cells) + " |")
+        lines.append(row(group, f"{tokens:,}", *cells))
     return "\n".join(lines)
 
 

@@ -10,59 +10,31 @@ user's process; `wrong` is met anew each time.
 from __future__ import annotations
 
 import json
-import os
-import platform
 import shlex
 import sys
-from collections.abc import Sequence
 from datetime import date
-from importlib.metadata import version
 from pathlib import Path
-from time import perf_counter
 
 import click
-import torch
-from edits import Edit, load_edits
 from rich.progress import Progress
-from table import RESULTS, WAYS, report
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.edits import Edit, load_edits
+from bench.markdown import RESULTS
+from bench.rewrite_report import report
+from bench.ways import Ways
 from specedit import Sampling, SpecEditError, SpecEditor
-from specedit.decoding.cost import CostCurve
 from specedit.decoding.encode import encode_text
-from specedit.decoding.loop import decode
-from specedit.decoding.planner import Planner, agreeing
+from specedit.decoding.planner import agreeing
 from specedit.decoding.sampling import Sampler
-from specedit.decoding.statistics import Statistics
 from specedit.decoding.text import TextStream
 from specedit.editing import build_prompt
-from specedit.paths import cache_folder
-from specedit.proposers import DEFAULT, Proposer, Request, create
-from specedit.types import Draft
+from specedit.proposers import Request
 
 SAMPLED = ("plain", "specedit")
-THEIRS = {"transformers": {}, "lookup": {"prompt_lookup_num_tokens": 10}}
+WAYS = ("plain", "specedit", "nothing", "wrong", "transformers", "lookup")
 WARM_UP = 24  # tokens
-
-
-class Nothing(Proposer):
-    """Never finds anything."""
-
-    name = "nothing"
-
-    def propose(self, history: Sequence[int], limit: int) -> Draft:
-        return Draft([])
-
-
-class Wrong(Proposer):
-    """Always proposes 64 tokens that no answer has: the one that begins a message."""
-
-    name = "wrong"
-
-    def __init__(self, token: int) -> None:
-        self._token = token
-
-    def propose(self, history: Sequence[int], limit: int) -> Draft:
-        return Draft([self._token] * min(64, limit), match=64)
 
 
 class Bench:
@@ -72,7 +44,7 @@ class Bench:
         self._most = most
         self.editor = SpecEditor.from_pretrained(dtype=dtype, progress=click.echo)
         self.target, self.tokenizer = self.editor.target, self.editor.tokenizer
-        self.forget()
+        self.ways = Ways(self.editor)
 
     def prompt(self, edit: Edit) -> tuple[list[int], int]:
         """The prompt's token ids, and how many tokens the answer may have."""
@@ -81,89 +53,22 @@ class Bench:
         budget = int(len(self._encode(edit.text)) * 1.1) + 64
         return one.prompt, min(budget, self._most or budget, self.target.max_length - len(one.prompt))
 
-    def forget(self) -> None:
-        """Start with planners that have learnt nothing."""
-        self._planners = {way: self._planner(way) for way in ("specedit", "nothing")}
-
     def run(
         self, way: str, edit: Edit, prompt: list[int], limit: int, sampling: Sampling
     ) -> tuple[list[int], dict]:
         """The tokens of the answer, and what they took."""
-        if way in THEIRS:
-            return self._theirs(prompt, limit, **THEIRS[way])
-        planner = self._planners.get(way) or self._planner(way)
-        stats = Statistics()
-        begin = perf_counter()
         answer = TextStream(self.tokenizer, self.target.eos_token_ids, after=prompt)
-        request = Request(prompt, [edit.text], self._encode)
-        sampler = Sampler(sampling, prompt)
-        options = {"max_tokens": limit, "ends": answer.push, "stats": stats}
-        for _ in decode(self.target, request, sampler, planner, **options):
+
+        def ends(token: int) -> bool:
+            done = answer.push(token)
             answer.take()  # as an editor does that shows the answer
-        return answer.tokens, {
-            "seconds": perf_counter() - begin,
-            "passes": 1 + stats.target_calls,
-            **{part: getattr(stats, part) for part in ("prefill", "verify", "draft", "coordination")},
-            "drafted": dict(stats.drafted),
-            "accepted": dict(stats.accepted),
-        }
+            return done
 
-    def _theirs(self, prompt: list[int], limit: int, **options) -> tuple[list[int], dict]:
-        passes = 0
-
-        def count(*_: object) -> None:
-            nonlocal passes
-            passes += 1
-
-        hook = self.target.model.register_forward_pre_hook(count)
-        try:
-            begin = perf_counter()
-            ids = torch.tensor([prompt], device=self.target.model.device)
-            answer = self.target.model.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=limit,
-                do_sample=False,
-                eos_token_id=sorted(self.target.eos_token_ids),
-                pad_token_id=self.tokenizer.pad_token_id,
-                **options,
-            )
-            tokens = answer[0, len(prompt) :].tolist()
-            return tokens, {"seconds": perf_counter() - begin, "passes": passes}
-        finally:
-            hook.remove()
-
-    def _planner(self, way: str) -> Planner | None:
-        if way == "plain":
-            return None
-        made = {"nothing": [Nothing()], "wrong": [Wrong(self.tokenizer.bos_token_id)]}
-        cost = CostCurve.cached(self.target, cache_folder() / "costs")
-        return Planner(made.get(way) or create(DEFAULT), cost)
+        request = Request(prompt, [edit.text], self._encode)
+        return self.ways.run(way, request, limit, Sampler(sampling, prompt), ends)
 
     def _encode(self, text: str) -> list[int]:
         return encode_text(self.tokenizer, text)
-
-    def about(self) -> dict:
-        device = self.target.model.device
-        return {
-            "model": self.target.name.split()[0],
-            "dtype": str(self.target.model.dtype).removeprefix("torch."),
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "python": platform.python_version(),
-            **{package: version(package) for package in ("torch", "transformers", "specedit")},
-        }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 @click.command(help=__doc__)
@@ -190,8 +95,8 @@ def main(
     if not listed:
         raise click.UsageError(f"edits.toml has no edit of {chosen}.")
     bench = Bench(dtype, max_tokens)
-    ways = SAMPLED if sampled else tuple(WAYS)
-    about = bench.about() | {"max_tokens": max_tokens}
+    ways = SAMPLED if sampled else WAYS
+    about = bench.ways.about() | {"max_tokens": max_tokens}
     file = out / f"{'sampled' if sampled else 'rewrite'}-{about['dtype']}.json"
     command = shlex.join(["python", *sys.argv])
     result = {"about": about, "date": f"{date.today()}", "command": command, "edits": {}}
@@ -208,7 +113,7 @@ def main(
         for way in ways if todo else ():
             edit = todo[0][1]
             bench.run(way, edit, bench.prompt(edit)[0], WARM_UP, Sampling())
-        bench.forget()
+        bench.ways.forget()
         for seed, edit in todo:
             prompt, budget = bench.prompt(edit)
             sampling = Sampling(temperature=0.8, top_p=0.95, seed=seed) if sampled else Sampling()

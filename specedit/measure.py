@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from statistics import median
 
 from specedit.decoding.cost import CostCurve
 from specedit.decoding.encode import encode_chat, encode_text
 from specedit.decoding.planner import Planner
 from specedit.decoding.statistics import Statistics
+from specedit.editing.diff import share_of_new_lines
 from specedit.editing.prompt import build_prompt
 from specedit.editor import SpecEditor
 from specedit.history import PastEdit
@@ -84,10 +84,8 @@ class Meter:
             return None
         cost = self._cost.fixed()
         ways = {way: count(request, answer, planner, cost) for way, planner in self._planners.items()}
-        before, after = edit.before.split("\n"), edit.after.split("\n")
-        blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
-        changed = 1 - sum(block.size for block in blocks) / len(after)
-        return Measured(edit, len(after) - 1, changed, ways, fewest_passes(request, answer))
+        changed = share_of_new_lines(edit.before, edit.after)
+        return Measured(edit, edit.after.count("\n"), changed, ways, fewest_passes(request, answer))
 
     def time(self, edit: PastEdit, way: str) -> tuple[float, float]:
         """How many times as fast as plain decoding the beginning of the edit's answer is written.

@@ -26,10 +26,10 @@ class Forced(Sampler):
 
     def __init__(self, answer: Sequence[int]) -> None:
         super().__init__(Sampling(), [])
-        self._answer = list(answer)
+        self.answer = list(answer)
 
     def draw(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> list[int]:
-        rest = self._answer[len(answer) :]
+        rest = self.answer[len(answer) :]
         return rest[: agreeing(draft, rest) + 1]
 
 

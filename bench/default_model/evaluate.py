@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import json
 import platform
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -25,10 +24,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.default_model.dataset import Corpus, Edit
 from bench.default_model.text_edits import is_valid
+from bench.markdown import RESULTS, head, insert, row
 from specedit import SpecEditor
 from specedit.default_model import ADAPTER, NAME, PLAIN, merge
 
-RESULTS = Path(__file__).parents[1] / "results" / "default-model.json"
+FILE = RESULTS / "default-model.json"
 PER_KIND = {"python": 8, "javascript": 4, "json": 3, "toml": 3, "markdown": 4}
 SIMPLE = ("rename", "constant", "string", "operator", "import")  # kinds whose names hold one of these words
 
@@ -92,8 +92,7 @@ def table(models: dict[str, dict]) -> str:
     for name, stored in models.items():
         results = stored["edits"]
         lines += [
-            f"| {name} | edits | exact | applied | untouched lines kept | block closed | parses |",
-            "|---|" + "---:|" * 6,
+            head(name, "edits", "exact", "applied", "untouched lines kept", "block closed", "parses"),
             _row("**all**", share(results)),
             _row("rename, constant, string, operator, import, up to 60 lines", share(results, is_simple)),
         ]
@@ -116,7 +115,7 @@ def is_simple(result: dict) -> bool:
 
 def _row(name: str, figures: dict[str, float]) -> str:
     shares = (f"{figures[key]:.1%}" for key in ("exact", "applied", "kept", "closed", "parses"))
-    return f"| {name} | {figures['edits']} | {' | '.join(shares)} |"
+    return row(name, figures["edits"], *shares)
 
 
 @click.command()
@@ -151,13 +150,11 @@ def main(model: str, adapter: Path | None, limit: int | None, show: bool) -> Non
     if limit or adapter:
         click.echo(table({model: {"edits": results, "about": machine}}))
         return
-    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    stored = json.loads(FILE.read_text()) if FILE.exists() else {}
     stored[model] = {"about": machine, "edits": results}
-    RESULTS.write_text(json.dumps(stored, indent=0) + "\n")
+    FILE.write_text(json.dumps(stored, indent=0) + "\n")
     click.echo(table(stored))
-    card = ADAPTER / "README.md"
-    around = re.split("(?s)(?<=<!-- figures -->\n).*(?=<!-- /figures -->)", card.read_text())
-    card.write_text(f"{table(stored)}\n".join(around))
+    insert(ADAPTER / "README.md", "figures", table(stored))
 
 
 if __name__ == "__main__":

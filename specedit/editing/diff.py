@@ -36,3 +36,10 @@ def _quoted(path: str) -> str:
         return path
     named = {"\t": "\\t", "\n": "\\n", '"': '\\"', "\\": "\\\\"}
     return '"' + re.sub(r'[\x00-\x1f\x7f"\\]', lambda m: named.get(m[0], f"\\{ord(m[0]):03o}"), path) + '"'
+
+
+def share_of_new_lines(before: str, after: str) -> float:
+    """How many of `after`'s lines, 0 to 1, are not carried over from `before`."""
+    old, new = before.split("\n"), after.split("\n")
+    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
+    return 1 - sum(block.size for block in blocks) / len(new)

@@ -1,0 +1,58 @@
+"""What the tables of all benchmarks share; run as a script, it puts their results into the README."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+RESULTS = Path(__file__).parent / "results"
+README = Path(__file__).parents[1] / "README.md"
+
+
+def row(*cells: object) -> str:
+    """Of a table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def head(*cells: object) -> str:
+    """The first row of a table, in which all but the first column are numbers."""
+    return f"{row(*cells)}\n|---|{'---:|' * (len(cells) - 1)}"
+
+
+def machine(result: dict) -> str:
+    """The model, the machine, the versions and the day of a run."""
+    about = result["about"]
+    versions = [f"{name} {about[name]}" for name in ("python", "torch", "transformers", "specedit")]
+    return (
+        f"Model {about['model']} on {about['device']}: {about['processor']}, {about['cores']} cores, "
+        f"{about['threads']} threads; {', '.join(versions)}; {result['date']}."
+    )
+
+
+def insert(file: Path, name: str, text: str) -> None:
+    """Put the text between the marks `<!-- name -->` and `<!-- /name -->` of a file."""
+    marked = re.compile(f"(?s)(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)")
+    whole = file.read_text("utf-8")
+    if not marked.search(whole):
+        raise SystemExit(
+            f"{file} lacks <!-- {name} --> and <!-- /{name} -->: put them where the text should be."
+        )
+    file.write_text(marked.sub(lambda _: f"{text}\n", whole), "utf-8")
+
+
+def main() -> None:
+    from bench import replay_report, rewrite_report
+
+    for name, report in (("rewrite", rewrite_report), ("replay", replay_report)):
+        results = [json.loads(file.read_text("utf-8")) for file in sorted(RESULTS.glob(f"{name}-*.json"))]
+        results.sort(key=lambda result: result["about"]["dtype"] != "float32")
+        if results:
+            insert(README, f"bench:{name}", "\n\n".join(map(report.summary, results)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Time every way to decode on real edits whose outcome is known: `python bench/replay.py`.
+
+The answers are those of `bench/corpus`: each token is forced, and paid for with a pass of the model, so any
+model will do, one with random weights included. The order of the ways is drawn anew for every edit,
+since machines drift. Ratios are of two runs of the same edit in the same round; a table gives their medians.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import date
+from itertools import groupby
+from pathlib import Path
+from random import Random
+
+import click
+import torch
+from rich.progress import Progress
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.corpus import Pair, load
+from bench.count import cases
+from bench.markdown import RESULTS
+from bench.replay_report import draw, report
+from bench.ways import Ways
+from specedit import SpecEditError, SpecEditor
+from specedit.editing.diff import share_of_new_lines
+from specedit.proposers import DEFAULT, Request
+from specedit.replay import Forced, fewest_passes
+from specedit.targets.hf import HFTarget
+
+SHORTEST = 100  # tokens of an answer
+WARM_UP = 24
+WAYS = ["plain", "specedit", *DEFAULT, "transformers", "lookup", "lookup64"]
+# Shapes of Llama models with the default model's vocabulary, for random weights.
+SHAPES = {
+    "360m": {
+        "hidden_size": 960,
+        "intermediate_size": 2560,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 15,
+    },
+    "1.7b": {
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 32,
+    },
+    "7b": {
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+    },
+}
+
+
+def chosen(tokenizer, per: int, longest: int) -> list[tuple[Pair, str, Request, list[int]]]:
+    """Of every language in a fence, and of Python in every other form, the `per` shortest answers.
+
+    Not those under `SHORTEST` tokens, and none that takes more than `longest` with its prompt.
+    """
+    fitting = [
+        case
+        for case in cases(load(), tokenizer)
+        if len(case[3]) >= SHORTEST
+        and len(case[2].prompt) + len(case[3]) <= longest
+        and (case[1] == "fence" or case[0].language == "python")
+    ]
+
+    def place(case) -> tuple[str, str]:
+        return case[1], case[0].language
+
+    fitting.sort(key=lambda case: (place(case), len(case[3])))
+    return [case for _, group in groupby(fitting, place) for case in list(group)[:per]]
+
+
+def ways_of(model: str | None, device: str | None, dtype: str | None, shape: str | None) -> Ways:
+    """A model: with random weights if a shape is named, and then the default model drafts for it, too."""
+    editor = SpecEditor.from_pretrained(model, device=device, dtype=dtype, progress=click.echo)
+    if not shape:
+        return Ways(editor)
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    drafter = editor.target.model
+    config = LlamaConfig(**SHAPES[shape], vocab_size=drafter.config.vocab_size, max_position_embeddings=8192)
+    torch.manual_seed(0)
+    with torch.device(drafter.device):
+        random = LlamaForCausalLM(config).to(drafter.dtype).eval()
+    random.generation_config.eos_token_id = drafter.generation_config.eos_token_id
+    target = HFTarget(random, f"llama-{shape}-random")
+    return Ways(SpecEditor(target, editor.tokenizer), assistant=drafter)
+
+
+@click.command(help=__doc__)
+@click.option("--model", help="By default the default model.")
+@click.option("--shape", type=click.Choice(list(SHAPES)), help="A target of this size with random weights.")
+@click.option("--device")
+@click.option("--dtype", help="By default what the machine does natively.")
+@click.option("--per", default=1, show_default=True, help="Edits of each language and form.")
+@click.option("--repeats", default=3, show_default=True)
+@click.option("--longest", default=2000, show_default=True, help="Tokens of a prompt and its answer.")
+@click.option("--ways", "names", default=",".join(WAYS), show_default=True)
+@click.option("--peak", metavar="WAY", help="Only print the memory that this way takes, in bytes.")
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the results.")
+def main(
+    model: str | None,
+    shape: str | None,
+    device: str | None,
+    dtype: str | None,
+    per: int,
+    repeats: int,
+    longest: int,
+    names: str,
+    peak: str | None,
+    out: Path,
+) -> None:
+    ways = ways_of(model, device, dtype, shape)
+    listed = chosen(ways.tokenizer, per, longest)
+    if peak:
+        _, _, request, answer = max(listed, key=lambda case: len(case[2].prompt) + len(case[3]))
+        click.echo(memory(lambda: ways.run(peak, request, len(answer), Forced(answer))))
+        return
+    order = names.split(",") + (["assisted"] if shape else [])
+    about = ways.about() | {"repeats": repeats}
+    result = {"about": about, "date": f"{date.today()}", "command": shlex.join(["python", *sys.argv])}
+    result["edits"] = [
+        {
+            "language": pair.language,
+            "package": pair.package,
+            "path": pair.path,
+            "form": form,
+            "changed": share_of_new_lines(pair.before, pair.after),
+            "prompt_tokens": len(request.prompt),
+            "tokens": len(answer),
+            "fewest_passes": fewest_passes(request, answer),
+            "runs": {way: [] for way in order},
+        }
+        for pair, form, request, answer in listed
+    ]
+    file = out / f"replay-{shape + '-' if shape else ''}{about['dtype']}.json"
+    out.mkdir(parents=True, exist_ok=True)
+    # A thread that refreshes the bar would take time from what is measured.
+    with Progress(auto_refresh=False) as progress:
+        task = progress.add_task("warming up", total=repeats * len(listed) * len(order))
+        for way in order:
+            ways.run(way, listed[0][2], WARM_UP, Forced(listed[0][3]))
+        for turn in range(repeats):
+            ways.forget()
+            for entry, (pair, form, request, answer) in zip(result["edits"], listed, strict=True):
+                for way in Random(f"{turn} {pair.path} {form}").sample(order, len(order)):
+                    progress.update(task, description=f"{pair.path}: {form}, {way}", refresh=True)
+                    tokens, run = ways.run(way, request, len(answer), Forced(answer))
+                    if tokens != answer:
+                        raise SystemExit(f"{way} did not write the answer that was forced on it.")
+                    entry["runs"][way].append(run)
+                    progress.update(task, advance=1, refresh=True)
+    result["memory"] = {way: measured_peak(way) for way in order}
+    file.write_text(json.dumps(result) + "\n")
+    file.with_suffix(".md").write_text(report(result))
+    draw(result, file.with_suffix(".png"))
+    click.echo(report(result))
+
+
+def measured_peak(way: str) -> int:
+    """What `--peak` prints in a process of its own, with this run's other options."""
+    return int(subprocess.check_output([sys.executable, *sys.argv, "--peak", way], text=True).split()[-1])
+
+
+def memory(run: Callable[[], object]) -> int:
+    """The most bytes that are held meanwhile and were not before: of the GPU if there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run()
+        return torch.cuda.max_memory_allocated() - before
+    Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak
+    before = _held("VmRSS")
+    run()
+    return _held("VmHWM") - before
+
+
+def _held(field: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SpecEditError as error:
+        sys.exit(f"Error: {error}")

@@ -1,0 +1,225 @@
+"""The ways to decode one answer with one model, and what each of them takes."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import MinLengthLogitsProcessor
+
+from specedit import SpecEditor
+from specedit.decoding.cost import CostCurve
+from specedit.decoding.loop import decode
+from specedit.decoding.planner import Planner
+from specedit.decoding.sampling import Sampler
+from specedit.decoding.statistics import Statistics
+from specedit.paths import cache_folder
+from specedit.proposers import DEFAULT, Proposer, Request, create
+from specedit.replay import Forced
+from specedit.types import Draft
+
+# What each way is called in tables. The names of proposers joined by commas are ways, too.
+NAMES = {
+    "plain": "plain decoding",
+    "specedit": "**specedit**",
+    "nothing": "specedit, a proposer that finds nothing",
+    "wrong": "specedit, a proposer that is always wrong",
+    "transformers": "transformers `generate`",
+    "lookup": "transformers `prompt_lookup_num_tokens=10`",
+    "lookup64": "transformers `prompt_lookup_num_tokens=64`",
+    "assisted": "transformers `assistant_model`",
+}
+# The options of transformers' `generate`.
+THEIRS = {
+    "transformers": {},
+    "lookup": {"prompt_lookup_num_tokens": 10},
+    "lookup64": {"prompt_lookup_num_tokens": 64},
+}
+
+
+class Nothing(Proposer):
+    """Never finds anything."""
+
+    name = "nothing"
+
+    def propose(self, history: Sequence[int], limit: int) -> Draft:
+        return Draft([])
+
+
+class Wrong(Proposer):
+    """Always proposes 64 tokens that no answer has: the one that begins a message."""
+
+    name = "wrong"
+
+    def __init__(self, token: int) -> None:
+        self._token = token
+
+    def propose(self, history: Sequence[int], limit: int) -> Draft:
+        return Draft([self._token] * min(64, limit), match=64)
+
+
+class ForcedProcessor(MinLengthLogitsProcessor):
+    """`specedit.replay.Forced` for transformers' `generate`: makes the tokens of an answer the likeliest.
+
+    No other token is forbidden: look-up leaves forbidden tokens out of its drafts, and would so know the
+    answer. As a MinLengthLogitsProcessor it is kept from an assistant model, which would know it, too.
+    """
+
+    def __init__(self, answer: Sequence[int], prompt: int) -> None:
+        self._answer, self._prompt = answer, prompt
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        at = input_ids.shape[1] - self._prompt
+        if at < len(self._answer):
+            scores[:, self._answer[at]] = torch.finfo(scores.dtype).max
+        return scores
+
+
+class _Arrivals:
+    """When tokens arrived: what `generate` takes for a streamer."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self._prompt = True
+
+    def put(self, tokens: Tensor) -> None:
+        if not self._prompt:
+            self.add(tokens.numel())
+        self._prompt = False
+
+    def add(self, tokens: int) -> None:
+        self.times += [perf_counter()] * tokens
+
+    def end(self) -> None:
+        pass
+
+
+class Ways:
+    """One model, and the ways to decode with it.
+
+    `specedit` and `nothing` keep what they learn from answer to answer, as in one user's process, until
+    `forget`; other ways meet every answer anew.
+    """
+
+    def __init__(self, editor: SpecEditor, assistant=None) -> None:
+        self.editor, self.target, self.tokenizer = editor, editor.target, editor.tokenizer
+        self._theirs = THEIRS | ({"assisted": {"assistant_model": assistant}} if assistant else {})
+        self.forget()
+
+    def forget(self) -> None:
+        """Start with planners that have learnt nothing."""
+        self._planners = {way: self._planner(way) for way in ("specedit", "nothing")}
+
+    def run(
+        self,
+        way: str,
+        request: Request,
+        limit: int,
+        sampler: Sampler,
+        ends: Callable[[int], bool] = lambda token: False,
+    ) -> tuple[list[int], dict]:
+        """The tokens of the answer, and what they took.
+
+        Args:
+            way: one of `NAMES`, or names of proposers.
+            limit: the most tokens.
+            sampler: draws; transformers' ways are greedy, or force the answer of a `Forced` one.
+            ends: called with every token; True ends the answer. transformers' ways end where the model does.
+        """
+        if way in self._theirs:
+            return self._generate(way, request, limit, sampler)
+        planner = self._planners.get(way) or self._planner(way)
+        stats, answer, arrivals = Statistics(), list[int](), _Arrivals()
+        begin = perf_counter()
+        for tokens, _ in decode(
+            self.target, request, sampler, planner, max_tokens=limit, ends=ends, stats=stats
+        ):
+            arrivals.add(len(tokens))
+            answer += tokens
+        return answer, {
+            **_times(begin, arrivals.times),
+            "passes": 1 + stats.target_calls,
+            **{part: getattr(stats, part) for part in ("prefill", "verify", "draft", "coordination")},
+            "drafted": dict(stats.drafted),
+            "accepted": dict(stats.accepted),
+            "drafted_at": dict(stats.drafted_at),
+            "accepted_at": dict(stats.accepted_at),
+        }
+
+    def _generate(self, way: str, request: Request, limit: int, sampler: Sampler) -> tuple[list[int], dict]:
+        options: dict = dict(self._theirs[way])
+        if isinstance(sampler, Forced):
+            options["logits_processor"] = [ForcedProcessor(sampler.answer, len(request.prompt))]
+        passes = 0
+
+        def count(*_: object) -> None:
+            nonlocal passes
+            passes += 1
+
+        hook = self.target.model.register_forward_pre_hook(count)
+        try:
+            arrivals = _Arrivals()
+            begin = perf_counter()
+            ids = torch.tensor([request.prompt], device=self.target.model.device)
+            answer = self.target.model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=limit,
+                do_sample=False,
+                eos_token_id=sorted(self.target.eos_token_ids),
+                pad_token_id=self.tokenizer.pad_token_id,
+                streamer=arrivals,
+                **options,
+            )
+            tokens = answer[0, len(request.prompt) :].tolist()
+            return tokens, {**_times(begin, arrivals.times), "passes": passes}
+        finally:
+            hook.remove()
+
+    def _planner(self, way: str) -> Planner | None:
+        if way == "plain":
+            return None
+        made = {
+            "nothing": [Nothing()],
+            "wrong": [Wrong(self.tokenizer.bos_token_id)],
+            "specedit": create(DEFAULT),
+        }
+        cost = CostCurve.cached(self.target, cache_folder() / "costs")
+        return Planner(made.get(way) or create(way.split(",")), cost)
+
+    def about(self) -> dict:
+        """The model and the machine."""
+        device = self.target.model.device
+        return {
+            "model": self.target.name.split()[0],
+            "dtype": str(self.target.model.dtype).removeprefix("torch."),
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "python": platform.python_version(),
+            **{package: version(package) for package in ("torch", "transformers", "specedit")},
+        }
+
+
+def _times(begin: float, arrivals: list[float]) -> dict:
+    """Seconds to the last token, to the first, and between tokens (p50, p95; a pass brings its at once)."""
+    seconds = perf_counter() - begin
+    between = np.percentile(np.diff(arrivals), (50, 95)).tolist() if len(arrivals) > 1 else [0.0, 0.0]
+    return {"seconds": seconds, "first": arrivals[0] - begin, "between": between}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
