@@ -73,13 +73,19 @@ def main(curve: str, chosen: str, limit: int | None) -> None:
     for pair, form, request, answer in tqdm(cases(pairs, tokenizer)):
         if form not in chosen.split(",") or len(answer) < 2:
             continue
-        row = {"language": pair.language, "path": pair.path, "form": form, "tokens": len(answer), "ways": {}}
+        entry = {
+            "language": pair.language,
+            "path": pair.path,
+            "form": form,
+            "tokens": len(answer),
+            "ways": {},
+        }
         for way, planner in planners.items():
             stats = count(request, answer, planner, cost)
-            row["ways"][way] = {"passes": stats.target_calls, "seconds": stats.verify}
+            entry["ways"][way] = {"passes": stats.target_calls, "seconds": stats.verify}
         passes = fewest_passes(request, answer)
-        row["ways"]["perfect copier"] = {"passes": passes}
-        rows.append(row)
+        entry["ways"]["perfect copier"] = {"passes": passes}
+        rows.append(entry)
     shown = table(rows, CURVES[curve][0])
     if not limit:
         FILE.with_suffix(".json").write_text(json.dumps({"curve": curve, "rows": rows}) + "\n")
@@ -92,15 +98,15 @@ def table(rows: list[dict], plain: float) -> str:
     ways = list(rows[0]["ways"])
     lines = [head("", "tokens", *ways)]
     groups: dict[str, list[dict]] = defaultdict(list)
-    for row in rows:
-        for group in ("all", f"form {row['form']}", row["language"]):
-            groups[group].append(row)
+    for entry in rows:
+        for group in ("all", f"form {entry['form']}", entry["language"]):
+            groups[group].append(entry)
     for group in sorted(groups, key=lambda name: (name != "all", not name.startswith("form"), name)):
         found = groups[group]
-        tokens = sum(row["tokens"] - 1 for row in found)
+        tokens = sum(entry["tokens"] - 1 for entry in found)
         cells = []
         for way in ways:
-            runs = [row["ways"][way] for row in found]
+            runs = [entry["ways"][way] for entry in found]
             cell = f"{tokens / sum(run['passes'] for run in runs):.1f}"
             if "seconds" in runs[0]:
                 cell += f" ({tokens * plain / sum(run['seconds'] for run in runs):.1f}×)"
