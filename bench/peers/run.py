@@ -1,0 +1,236 @@
+"""specedit beside its peers: `python bench/peers/run.py`.
+
+Drafters replay the edits of `bench/corpus`, and passes are counted under one cost curve. Engines write the
+default model's own answers, greedily in float32, timed one after the other on this machine. `peers.toml` says
+how each peer is installed, into an environment of its own in specedit's cache. What does not install or run
+here is named as absent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
+
+import click
+import tomllib
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from bench.corpus import load
+from bench.count import CURVES, cases
+from bench.edits import load_edits
+from bench.markdown import RESULTS, head, machine, row
+from bench.rewrite import Bench
+from specedit import Sampling, SpecEditError, default_model
+from specedit.decoding.cost import FixedCost
+from specedit.decoding.planner import Planner, agreeing
+from specedit.paths import cache_folder
+from specedit.proposers import DEFAULT, create
+from specedit.replay import count, fewest_passes
+
+HERE = Path(__file__).parent
+CURVE = "float32"
+OURS = ("plain", "specedit", "transformers", "lookup")
+
+
+class Absent(Exception):
+    """A peer that does not install or run here; says why."""
+
+
+def python(name: str, environment: dict) -> tuple[str, dict[str, str]]:
+    """The interpreter of a peer's environment, installed if need be, and its variables.
+
+    Raises:
+        Absent: it does not install.
+    """
+    recipe = sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:8]
+    folder = cache_folder() / "peers" / f"{name}-{recipe}"
+    binaries = folder / "bin"
+    if not (folder / "ready").exists():
+        rmtree(folder, ignore_errors=True)
+        _run([sys.executable, "-m", "venv", folder])
+        pip = [binaries / "python", "-m", "pip", "--disable-pip-version-check"]
+        click.echo(f"installing {name}")
+        _run([*pip, "install", "--quiet", "--upgrade", "pip"])
+        for packages in environment["install"]:
+            _run([*pip, "install", "--quiet", *packages])
+        if environment.get("remove"):
+            _run([*pip, "uninstall", "--quiet", "--yes", *environment["remove"]])
+        (folder / "ready").touch()
+    variables = dict(os.environ) | environment.get("set", {})
+    if library := environment.get("preload"):
+        found = next(folder.rglob(library), None)
+        variables |= {"LD_PRELOAD": str(found)} if found else {}
+    return str(binaries / "python"), variables
+
+
+def _run(command: Sequence[object], **options) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
+    if done.returncode:
+        raise Absent((done.stderr.strip().splitlines() or ["it failed"])[-1])
+    return done.stdout
+
+
+def ask(peer: list[str], environments: dict, lines: list[dict], *arguments: str) -> list:
+    """What a peer's script prints for each line of its input.
+
+    Raises:
+        Absent: it does not install, or fails.
+    """
+    name, script, *given = peer
+    interpreter, variables = python(name, environments[name])
+    entered = "".join(json.dumps(line) + "\n" for line in lines)
+    command = [interpreter, HERE / script, *given, *arguments]
+    printed = [line for line in _run(command, input=entered, env=variables).splitlines() if line[:1] in "[{"]
+    if len(printed) != len(lines):
+        raise Absent(f"{script} printed {len(printed)} results for {len(lines)} cases")
+    return [json.loads(line) for line in printed]
+
+
+def drafters(listed: dict, limit: int | None) -> tuple[list[dict], dict[str, str]]:
+    """For every case how many passes each drafter needs and what they cost, and who is absent."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
+    pairs = load()
+    chosen = cases(pairs[:: max(1, len(pairs) // (limit or len(pairs)))], tokenizer)
+    chosen = [case for case in chosen if len(case[3]) > 1]
+    cost = FixedCost(CURVES[CURVE])
+    planner = Planner(create(DEFAULT), cost)
+    found = []
+    for pair, form, request, answer in tqdm(chosen, "specedit"):
+        stats = count(request, answer, planner, cost)
+        ways = {
+            "**specedit**": {"passes": stats.target_calls, "seconds": stats.verify},
+            "a perfect copier": {"passes": fewest_passes(request, answer), "seconds": None},
+        }
+        found.append({"language": pair.language, "form": form, "tokens": len(answer) - 1, "ways": ways})
+    lines = [{"prompt": list(request.prompt), "answer": answer} for _, _, request, answer in chosen]
+    seconds, absent = cost(256), {}
+    for drafter in listed["drafters"]:
+        click.echo(drafter["name"])
+        try:
+            answers = ask(drafter["run"], listed["environments"], lines)
+        except Absent as error:
+            absent[drafter["name"]] = str(error)
+            continue
+        for entry, scored in zip(found, answers, strict=True):
+            taken = float(sum(seconds[n - 1] for n in scored))
+            entry["ways"][drafter["name"]] = {"passes": len(scored), "seconds": taken}
+    return found, absent
+
+
+def engines(listed: dict, limit: int, most: int) -> tuple[list[dict], dict[str, str], dict]:
+    """For every edit what each engine took and wrote, who is absent, and the machine."""
+    bench = Bench("float32", most)
+    edits = load_edits()[:limit]
+    asked = [(edit, *bench.prompt(edit)) for edit in edits]
+    found: list[dict] = []
+    for edit, prompt, budget in tqdm(asked, "specedit and transformers"):
+        ways = {}
+        for way in OURS:
+            tokens, run = bench.run(way, edit, prompt, budget, Sampling())
+            ways[way] = {"tokens": tokens, "seconds": run["seconds"]}
+        found.append({"name": edit.name, "engines": {"specedit": ways}})
+    absent = {}
+    folder = str(default_model.ensure(click.echo))
+    lines = [{"prompt": prompt, "max_tokens": budget} for _, prompt, budget in asked]
+    for engine in listed["engines"]:
+        for way, settings in engine["ways"].items():
+            click.echo(f"{engine['name']}, {way}")
+            try:
+                answers = ask(
+                    engine["run"], listed["environments"], lines, folder, "float32", json.dumps(settings)
+                )
+            except Absent as error:
+                absent[f"{engine['name']}, {way}"] = str(error)
+                continue
+            for entry, answer in zip(found, answers, strict=True):
+                entry["engines"].setdefault(engine["name"], {})[way] = answer
+    return found, absent, bench.ways.about()
+
+
+def drafters_table(found: list[dict]) -> str:
+    """Tokens a pass and times as fast as plain decoding, by form."""
+    ways = [way for way in found[0]["ways"] if all(way in entry["ways"] for entry in found)]
+    lines = [head("", "tokens", *ways)]
+    for form in ["all", *dict.fromkeys(entry["form"] for entry in found)]:
+        some = [entry for entry in found if form in ("all", entry["form"])]
+        tokens = sum(entry["tokens"] for entry in some)
+        cells = []
+        for way in ways:
+            runs = [entry["ways"][way] for entry in some]
+            cell = f"{tokens / sum(run['passes'] for run in runs):.1f}"
+            if runs[0]["seconds"] is not None:
+                cell += f" ({tokens * CURVES[CURVE][0] / sum(run['seconds'] for run in runs):.1f}×)"
+            cells.append(cell)
+        lines.append(row(form, f"{tokens:,}", *cells))
+    return "\n".join(lines)
+
+
+def engines_table(found: list[dict]) -> str:
+    """Seconds, times as fast as the same engine decodes plainly, and whether the tokens are specedit's."""
+    lines = [
+        head(
+            "engine", "seconds", "times as fast as its plain decoding", "tokens as specedit's plain decoding"
+        )
+    ]
+    for engine in dict.fromkeys(name for entry in found for name in entry["engines"]):
+        ways = [entry["engines"][engine] for entry in found]
+        for way in ways[0]:
+            took = sum(entry[way]["seconds"] for entry in ways)
+            plain = sum(entry["plain"]["seconds"] for entry in ways)
+            alike = 0
+            for entry in found:
+                ours, theirs = (
+                    entry["engines"][e][w]["tokens"] for e, w in (("specedit", "plain"), (engine, way))
+                )
+                alike += agreeing(ours, theirs) == len(ours) == len(theirs)
+            lines.append(
+                row(f"{engine}, {way}", f"{took:.1f}", f"{plain / took:.2f}×", f"{alike} of {len(found)}")
+            )
+    return "\n".join(lines)
+
+
+@click.command(help=__doc__)
+@click.option("--pairs", type=int, metavar="N", help="Only N of the pairs that drafters replay.")
+@click.option("--edits", default=10, show_default=True, help="How many edits engines write.")
+@click.option("--max-tokens", default=200, show_default=True, help="Cut every written answer here.")
+def main(pairs: int | None, edits: int, max_tokens: int) -> None:
+    listed = tomllib.loads((HERE / "peers.toml").read_text("utf-8"))
+    replayed, not_drafting = drafters(listed, pairs)
+    written, not_running, about = engines(listed, edits, max_tokens)
+    result = {"about": about, "date": f"{date.today()}", "drafters": replayed, "engines": written}
+    result["absent"] = not_drafting | not_running
+    absent = "\n".join(f"- {name}: {why}" for name, why in result["absent"].items())
+    text = "\n\n".join(
+        [
+            "# specedit beside its peers",
+            f"Tokens a pass (and times as fast as plain decoding under the {CURVE} cost curve of "
+            f"`bench/count.py`), on the edits of `bench/corpus`:",
+            drafters_table(replayed),
+            f"{len(written)} edits written by the default model in float32, up to {max_tokens} tokens each:",
+            engines_table(written),
+            f"{machine(result)} `bench/peers/peers.toml` has the peers' versions and settings.",
+            f"Absent:\n\n{absent}" if absent else "None of the listed peers was absent.",
+        ]
+    )
+    if pairs is None:
+        (RESULTS / "peers.json").write_text(json.dumps(result) + "\n")
+        (RESULTS / "peers.md").write_text(text + "\n")
+    click.echo(text)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SpecEditError as error:
+        sys.exit(f"Error: {error}")
