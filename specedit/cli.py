@@ -316,7 +316,7 @@ def measure(
         click.echo(json.dumps(report.as_dict()))
     else:
         for what, said in report.findings():
-            click.echo(f"{what:>13}  {said}")
+            click.echo(f"{what:>13}  {said.translate(_CONTROLS)}")
     if html and report.edits:
         html.write_text(page(report), "utf-8")
         log.print(f"wrote {html}", markup=False, soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from statistics import median
 
 from specedit.decoding.cost import CostCurve
@@ -103,7 +104,7 @@ class Meter:
 
     def _encode(self, edit: PastEdit) -> tuple[Request, list[int]]:
         """What `SpecEditor.rewrite` asks with the commit's message, and the answer that makes the edit."""
-        asked = build_prompt(edit.before, edit.message, edit.path)
+        asked = build_prompt(edit.before, edit.message, PurePath(edit.path).name)
         prompt = encode_chat(self._tokenizer, asked.messages, asked.prefill)
         newline = "" if edit.after.endswith("\n") or not edit.after else "\n"
         references = [edit.before] if edit.before else []

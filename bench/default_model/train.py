@@ -1,4 +1,4 @@
-"""Train the default model's adapter: `python bench/default_model/train.py --steps 1000 --decay 250`.
+"""Train the default model's adapter: `python bench/default_model/train.py --steps 1600 --decay 250`.
 
 LoRA (Hu et al. 2021, arXiv 2106.09685) through peft on every linear layer of SmolLM2-135M-Instruct. One step
 takes some parts of files and several edits of each, which share the part's tokens (see `loss.py`).
@@ -31,8 +31,8 @@ TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 WORK = cache_folder() / "training"
 EDITS = 5  # of one part of a file
 PARTS = 2  # in a step
-LONGEST = 1000  # tokens of a prompt and its answer
-MOST = 1800  # tokens of the answers to one part, which bounds the memory
+LONGEST = 2400  # tokens of a prompt and its answer
+MOST = 2400  # tokens of the answers to one part, which bounds the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ def groups(tokenizer, corpus: Corpus, rng: Random):
     "--decay", default=0, help="Over how many of the last steps the learning rate falls to nothing."
 )
 @click.option("--rate", default=6e-4, help="Learning rate.")
-@click.option("--weight", default=40.0, help="Of an edit's changed tokens in the loss; a copied one has 1.")
-@click.option("--whole", default=0.3, help="Share of the answers that are learnt to their end.")
+@click.option("--weight", default=3.0, help="Of an edit's changed tokens in the loss; a copied one has 1.")
+@click.option("--whole", default=0.6, help="Share of the answers that are learnt to their end.")
 @click.option("--every", default=50, help="Steps between checkpoints.")
 @click.option("--judge", default=250, help="Steps between looks at held-out edits; 0 for never.")
 @click.option("--out", type=click.Path(path_type=Path), default=WORK, show_default=True)
