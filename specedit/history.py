@@ -60,6 +60,7 @@ def past_edits(repository: str | os.PathLike[str], last: int) -> tuple[list[Past
             alone = (entry for entry in commits if len(repo.get_parents(entry.commit.id)) < 2)
             for entry in islice(alone, last):
                 for change in entry.changes():
+                    assert isinstance(change, TreeChange)  # a list would be a merge's
                     found = _edit(repo, entry.commit, change)
                     if isinstance(found, str):
                         left_out[found] += 1
@@ -88,7 +89,7 @@ def _edit(repo: Repo, commit: Commit, change: TreeChange) -> PastEdit | str:
         return "unchanged but for their name or mode"
     if old.sha not in repo or new.sha not in repo:
         return "not in this partial clone"
-    data = [repo[entry.sha].data for entry in (old, new)]
+    data = [repo[entry.sha].as_raw_string() for entry in (old, new)]
     if max(map(len, data)) > _LARGEST:
         return f"larger than {_LARGEST // 1_000_000} MB"
     path = new.path.decode("utf-8", "replace")

@@ -44,7 +44,7 @@ class CountingTarget:
     """
 
     name = processor = "counting"
-    max_length = None
+    max_length: int | None = None
     eos_token_ids: frozenset[int] = frozenset()
     can_rollback = True
 

@@ -38,6 +38,7 @@ def main(trained: Path) -> None:
     save_file(halved, ADAPTER / "adapter_model.safetensors")
     config = json.loads((trained / "checkpoint" / "adapter_config.json").read_text())
     config["base_model_name_or_path"] = BASE  # else a folder of the machine that trained it
+    config["target_modules"].sort()  # peft keeps a set
     (ADAPTER / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
     curve = [json.loads(line) for line in (trained / "log.jsonl").read_text().splitlines()]
     about = {"prompt": prompt_hash(), "base": WHEEL.gguf_sha256, "steps": curve[-1]["step"]}
