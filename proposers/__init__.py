@@ -60,9 +60,9 @@ class Proposer(ABC):
         """
 
 
-def available() -> dict[str, type[Proposer]]:
-    """Every proposer that an installed package names in the entry-point group `specedit.proposers`."""
-    return {point.name: point.load() for point in entry_points(group=GROUP)}
+def available() -> list[str]:
+    """The names in the entry-point group `specedit.proposers` of all installed packages."""
+    return sorted(entry_points(group=GROUP).names)
 
 
 def find(names: Iterable[str]) -> list[EntryPoint]:
@@ -75,7 +75,7 @@ def find(names: Iterable[str]) -> list[EntryPoint]:
     chosen = list(names)
     for name in chosen:
         if name not in known:
-            raise SpecEditError(f"There is no proposer “{name}”: choose from {', '.join(sorted(known))}.")
+            raise SpecEditError(f"There is no proposer “{name}”: choose from {', '.join(available())}.")
     return [known[name] for name in chosen]
 
 
@@ -83,6 +83,16 @@ def create(names: Iterable[str]) -> list[Proposer]:
     """New proposers by name.
 
     Raises:
-        SpecEditError: no installed package has a proposer of that name.
+        SpecEditError: no installed package has a proposer of that name, or it does not import.
     """
-    return [point.load()() for point in find(names)]
+    return [_load(point)() for point in find(names)]
+
+
+def _load(point: EntryPoint) -> type[Proposer]:
+    try:
+        return point.load()
+    except Exception as error:  # a broken package raises many kinds
+        raise SpecEditError(
+            f"The proposer “{point.name}” cannot be imported ({error}): reinstall the package that "
+            "brings it, or leave it out."
+        ) from error

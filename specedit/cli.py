@@ -204,6 +204,10 @@ def rewrite(
 
     if sum([write, diff_only, output is not None]) > 1:
         raise click.UsageError("--write, --diff and --output exclude each other.")
+    try:
+        drawing = Sampling(**sampling)
+    except SpecEditError as error:
+        raise click.UsageError(str(error)) from error
     source = SourceFile.read(file, encoding)
     if write or (output and str(output) != "-"):
         check_writable(output or file)
@@ -215,7 +219,7 @@ def rewrite(
     ask = not (diff_only or as_json or output) and is_terminal(sys.stdin, sys.stdout, sys.stderr)
     options: dict[str, Any] = {
         "references": shown,
-        "sampling": Sampling(**sampling),
+        "sampling": drawing,
         "stop": stop,
         "max_new_tokens": max_new_tokens,
     }

@@ -13,6 +13,7 @@ from specedit import default_model, models, proposers
 from specedit.editing.languages import GRAMMARS, grammar_of
 from specedit.paths import cache_folder
 from specedit.pretrained import first_sentence
+from specedit.types import SpecEditError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def findings() -> Iterator[Finding]:
     yield _library("transformers")
     if torch.good:
         yield _device()
-    yield Finding("proposers", ", ".join(sorted(proposers.available())))
+    yield _proposers()
     yield _grammars()
     client = "pip" if importlib.util.find_spec("pip") else shutil.which("uv")
     yield Finding(
@@ -58,6 +59,14 @@ def _device() -> Finding:
     device = models.default_device()
     dtype = str(models.default_dtype(device)).removeprefix("torch.")
     return Finding("device", f"{device}, {dtype}, {torch.get_num_threads()} CPU threads")
+
+
+def _proposers() -> Finding:
+    try:
+        proposers.create(proposers.available())
+    except SpecEditError as error:
+        return Finding("proposers", str(error), False)
+    return Finding("proposers", ", ".join(proposers.available()))
 
 
 def _grammars() -> Finding:

@@ -313,7 +313,7 @@ GO = ("-i", "Go.")
         (("a.py", *GO, "--device", "abacus"), 2, "There is no device abacus"),
         (("a.py", *GO, "--dtype", "int1"), 2, "'int1' is not one of 'auto', 'float32'"),
         (("a.py", *GO, "--proposers", "oracle"), 2, "There is no proposer “oracle”"),
-        (("a.py", *GO, "--temperature", "nan"), 1, "temperature must be"),
+        (("a.py", *GO, "--temperature", "nan"), 2, "temperature must be"),
         (("long.txt", *GO), 1, "long.txt is too long for this model"),
         (("a.py", *GO, "-w", "-o", "b.py"), 2, "--write, --diff and --output exclude each other."),
         (("a.py", *GO, "--diff", "-w"), 2, "exclude each other"),
