@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -38,15 +39,18 @@ CURVES = {
 ASKED = "Make the change that the next release makes."
 
 
-def cases(pairs: list[Pair], tokenizer) -> list[tuple[Pair, str, Request, list[int]]]:
-    """Each pair in each form: what the proposers may know, and the token ids of the answer."""
+def cases(
+    pairs: Iterable[Pair], tokenizer, forms: Iterable[str] = FORMS
+) -> list[tuple[Pair, str, Request, list[int]]]:
+    """Each pair in each of these forms: what the proposers may know, and the token ids of the answer."""
 
     def encode(text: str) -> list[int]:
         return encode_text(tokenizer, text)
 
     found = []
     for pair in pairs:
-        for name, form in FORMS.items():
+        for name in forms:
+            form = FORMS[name]
             messages = [{"role": "user", "content": f"{form.prompt_text(pair)}\n{ASKED}"}]
             prompt = encode_chat(tokenizer, messages, "")
             request = Request(prompt, [pair.before] if pair.before else [], encode)
@@ -70,8 +74,9 @@ def main(curve: str, chosen: str, limit: int | None) -> None:
     cost = FixedCost(CURVES[curve])
     planners = {way: Planner(create(names), cost) for way, names in ways.items()}
     rows: list[dict] = []
-    for pair, form, request, answer in tqdm(cases(pairs, tokenizer)):
-        if form not in chosen.split(",") or len(answer) < 2:
+    forms = [form for form in FORMS if form in chosen.split(",")]
+    for pair, form, request, answer in tqdm(cases(pairs, tokenizer, forms)):
+        if len(answer) < 2:
             continue
         entry = {
             "language": pair.language,

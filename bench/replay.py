@@ -23,7 +23,7 @@ from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.corpus import Pair, load
+from bench.corpus import FORMS, Pair, load
 from bench.count import cases
 from bench.markdown import RESULTS
 from bench.replay_report import draw, report
@@ -65,12 +65,13 @@ def chosen(tokenizer, per: int, longest: int) -> list[tuple[Pair, str, Request, 
 
     Not those under `SHORTEST` tokens, and none that takes more than `longest` with its prompt.
     """
+    pairs = load()
+    python = [pair for pair in pairs if pair.language == "python"]
+    others = [form for form in FORMS if form != "fence"]
     fitting = [
         case
-        for case in cases(load(), tokenizer)
-        if len(case[3]) >= SHORTEST
-        and len(case[2].prompt) + len(case[3]) <= longest
-        and (case[1] == "fence" or case[0].language == "python")
+        for case in cases(pairs, tokenizer, ["fence"]) + cases(python, tokenizer, others)
+        if len(case[3]) >= SHORTEST and len(case[2].prompt) + len(case[3]) <= longest
     ]
 
     def place(case) -> tuple[str, str]:

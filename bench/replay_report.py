@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
@@ -40,7 +40,7 @@ def summary(result: dict) -> str:
     lines = [head(what, *columns, "tokens per pass", "memory")]
     for way in edits[0]["runs"]:
         cells = [
-            f"{sum(typical(edit, way, seconds) for edit in edits):.1f}",
+            f"{sum(typical(edit, way) for edit in edits):.1f}",
             f"{whole(edits, way):.2f}×",
             f"{median(ratios(edits, way)):.2f}×",
             f"{1000 * median(run['first'] for run in runs(edits, way)):.0f} ms",
@@ -110,17 +110,13 @@ def draw(result: dict, file: Path) -> None:
     figure.savefig(file, dpi=120)
 
 
-def seconds(run: dict) -> float:
-    return run["seconds"]
-
-
 def runs(edits: Iterable[dict], way: str) -> Iterable[dict]:
     return (run for edit in edits for run in edit["runs"][way])
 
 
-def typical(edit: dict, way: str, of: Callable[[dict], float]) -> float:
-    """The median of the rounds."""
-    return median(map(of, edit["runs"][way]))
+def typical(edit: dict, way: str) -> float:
+    """Seconds; the median of the rounds."""
+    return median(run["seconds"] for run in edit["runs"][way])
 
 
 def ratios(edits: Iterable[dict], way: str) -> list[float]:

@@ -109,7 +109,7 @@ class Ways:
     """
 
     def __init__(self, editor: SpecEditor, assistant=None) -> None:
-        self.editor, self.target, self.tokenizer = editor, editor.target, editor.tokenizer
+        self.target, self.tokenizer = editor.target, editor.tokenizer
         self._theirs = THEIRS | ({"assisted": {"assistant_model": assistant}} if assistant else {})
         self.forget()
 

@@ -90,8 +90,14 @@ class SpecEditor:
     def calibrate(self) -> None:
         """Measure what verifying costs, unless it is known. The first speculative answer would do it too."""
         if self._planner is None and self._proposers:
-            cost = self._cost or CostCurve.cached(self.target, cache_folder() / "costs")
-            self._planner = Planner(self._proposers, cost)
+            self._planner = Planner(self._proposers, self.cost)
+
+    @property
+    def cost(self) -> CostCurve:
+        """What verifying costs with this model, measured now unless it is known."""
+        if self._cost is None:
+            self._cost = CostCurve.cached(self.target, cache_folder() / "costs")
+        return self._cost
 
     def generate(self, prompt: Messages | Sequence[int], **options) -> Generation:
         """The whole answer to a chat or a run of token ids. The options are those of `stream`."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from statistics import median
 
-from specedit.decoding.cost import CostCurve
 from specedit.decoding.encode import encode_chat, encode_text
 from specedit.decoding.planner import Planner
 from specedit.decoding.statistics import Statistics
@@ -16,7 +15,6 @@ from specedit.editing.diff import share_of_new_lines
 from specedit.editing.prompt import build_prompt
 from specedit.editor import SpecEditor
 from specedit.history import PastEdit
-from specedit.paths import cache_folder
 from specedit.proposers import Request, create
 from specedit.replay import count, fewest_passes, replay
 from specedit.types import SpecEditError
@@ -70,7 +68,7 @@ class Meter:
                 f"{self._target.name} keeps a state that cannot be rolled back, so it is always decoded "
                 "plainly: measure another model."
             )
-        self._cost = CostCurve.cached(self._target, cache_folder() / "costs")
+        self._cost = editor.cost
         self.about = {"model": self._target.name, "processor": self._target.processor}
         ways = dict.fromkeys([",".join(proposers), *proposers])
         self._planners = {way: Planner(create(way.split(",")), self._cost.fixed()) for way in ways}
@@ -106,7 +104,7 @@ class Meter:
         """What `SpecEditor.rewrite` asks with the commit's message, and the answer that makes the edit."""
         asked = build_prompt(edit.before, edit.message, PurePath(edit.path).name)
         prompt = encode_chat(self._tokenizer, asked.messages, asked.prefill)
-        newline = "" if edit.after.endswith("\n") or not edit.after else "\n"
+        newline = "" if edit.after.endswith("\n") else "\n"
         references = [edit.before] if edit.before else []
         return Request(prompt, references, self._text), self._text(f"{edit.after}{newline}{asked.fence}")
 

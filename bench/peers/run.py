@@ -25,7 +25,7 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.corpus import load
-from bench.count import CURVES, cases
+from bench.count import CURVES, cases, table
 from bench.edits import load_edits
 from bench.markdown import RESULTS, head, machine, row
 from bench.rewrite import Bench
@@ -110,9 +110,9 @@ def drafters(listed: dict, limit: int | None) -> tuple[list[dict], dict[str, str
         stats = count(request, answer, planner, cost)
         ways = {
             "**specedit**": {"passes": stats.target_calls, "seconds": stats.verify},
-            "a perfect copier": {"passes": fewest_passes(request, answer), "seconds": None},
+            "a perfect copier": {"passes": fewest_passes(request, answer)},
         }
-        found.append({"language": pair.language, "form": form, "tokens": len(answer) - 1, "ways": ways})
+        found.append({"language": pair.language, "form": form, "tokens": len(answer), "ways": ways})
     lines = [{"prompt": list(request.prompt), "answer": answer} for _, _, request, answer in chosen]
     seconds, absent = cost(256), {}
     for drafter in listed["drafters"]:
@@ -158,24 +158,6 @@ def engines(listed: dict, limit: int, most: int) -> tuple[list[dict], dict[str, 
     return found, absent, bench.ways.about()
 
 
-def drafters_table(found: list[dict]) -> str:
-    """Tokens a pass and times as fast as plain decoding, by form."""
-    ways = [way for way in found[0]["ways"] if all(way in entry["ways"] for entry in found)]
-    lines = [head("", "tokens", *ways)]
-    for form in ["all", *dict.fromkeys(entry["form"] for entry in found)]:
-        some = [entry for entry in found if form in ("all", entry["form"])]
-        tokens = sum(entry["tokens"] for entry in some)
-        cells = []
-        for way in ways:
-            runs = [entry["ways"][way] for entry in some]
-            cell = f"{tokens / sum(run['passes'] for run in runs):.1f}"
-            if runs[0]["seconds"] is not None:
-                cell += f" ({tokens * CURVES[CURVE][0] / sum(run['seconds'] for run in runs):.1f}×)"
-            cells.append(cell)
-        lines.append(row(form, f"{tokens:,}", *cells))
-    return "\n".join(lines)
-
-
 def engines_table(found: list[dict]) -> str:
     """Seconds, times as fast as the same engine decodes plainly, and whether the tokens are specedit's."""
     lines = [
@@ -216,7 +198,7 @@ def main(pairs: int | None, edits: int, max_tokens: int) -> None:
             "# specedit beside its peers",
             f"Tokens a pass (and times as fast as plain decoding under the {CURVE} cost curve of "
             f"`bench/count.py`), on the edits of `bench/corpus`:",
-            drafters_table(replayed),
+            table(replayed, CURVES[CURVE][0]),
             f"{len(written)} edits written by the default model in float32, up to {max_tokens} tokens each:",
             engines_table(written),
             f"{machine(result)} `bench/peers/peers.toml` has the peers' versions and settings.",
