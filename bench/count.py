@@ -6,7 +6,6 @@ proposers guess it, and a pass costs what a cost curve says. So the figures are 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.corpus import FORMS, Pair, load
-from bench.markdown import RESULTS, head, row
+from bench.markdown import RESULTS, head, keep, row
 from specedit import default_model
 from specedit.decoding.cost import FixedCost
 from specedit.decoding.encode import encode_chat, encode_text
@@ -26,7 +25,7 @@ from specedit.decoding.planner import Planner
 from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import count, fewest_passes
 
-FILE = RESULTS / "count"
+FILE = RESULTS / "count.json"
 INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on the pairs of
 `bench/corpus` in every form, counted with the {curve} cost curve of `bench/count.py`. A perfect copier
 drafts the longest run that occurs anywhere before.
@@ -93,8 +92,7 @@ def main(curve: str, chosen: str, limit: int | None) -> None:
         rows.append(entry)
     shown = table(rows, CURVES[curve][0])
     if not limit:
-        FILE.with_suffix(".json").write_text(json.dumps({"curve": curve, "rows": rows}) + "\n")
-        FILE.with_suffix(".md").write_text(f"{INTRODUCTION.format(curve=curve)}\n{shown}\n")
+        keep(FILE, {"curve": curve, "rows": rows}, f"{INTRODUCTION.format(curve=curve)}\n{shown}\n")
     click.echo(shown)
 
 

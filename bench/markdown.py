@@ -33,6 +33,15 @@ def machine(result: dict) -> str:
     )
 
 
+def keep(file: Path, result: dict, report: str) -> None:
+    """Write a result as JSON and, beside it, as Markdown. A run that is stopped meanwhile harms neither."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for path, text in ((file, json.dumps(result) + "\n"), (file.with_suffix(".md"), report)):
+        part = path.with_suffix(".part")
+        part.write_text(text, "utf-8")
+        part.replace(path)
+
+
 def insert(file: Path, name: str, text: str) -> None:
     """Put the text between the marks `<!-- name -->` and `<!-- /name -->` of a file."""
     marked = re.compile(f"(?s)(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)")

@@ -3,11 +3,11 @@
 The answers are those of `bench/corpus`: each token is forced, and paid for with a pass of the model, so any
 model will do, one with random weights included. The order of the ways is drawn anew for every edit,
 since machines drift. Ratios are of two runs of the same edit in the same round; a table gives their medians.
+The results are written after every round.
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -20,12 +20,13 @@ from random import Random
 import click
 import torch
 from rich.progress import Progress
+from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.corpus import FORMS, Pair, load
 from bench.count import cases
-from bench.markdown import RESULTS
+from bench.markdown import RESULTS, keep
 from bench.replay_report import draw, report
 from bench.ways import Ways
 from specedit import SpecEditError, SpecEditor
@@ -128,7 +129,7 @@ def main(
         click.echo(memory(lambda: ways.run(peak, request, len(answer), Forced(answer))))
         return
     order = names.split(",") + (["assisted"] if shape else [])
-    about = ways.about() | {"repeats": repeats}
+    about = ways.about()
     result = {"about": about, "date": f"{date.today()}", "command": shlex.join(["python", *sys.argv])}
     result["edits"] = [
         {
@@ -145,7 +146,7 @@ def main(
         for pair, form, request, answer in listed
     ]
     file = out / f"replay-{shape + '-' if shape else ''}{about['dtype']}.json"
-    out.mkdir(parents=True, exist_ok=True)
+    result["memory"] = {way: measured_peak(way) for way in tqdm(order, "memory")}
     # A thread that refreshes the bar would take time from what is measured.
     with Progress(auto_refresh=False) as progress:
         task = progress.add_task("warming up", total=repeats * len(listed) * len(order))
@@ -161,10 +162,9 @@ def main(
                         raise SystemExit(f"{way} did not write the answer that was forced on it.")
                     entry["runs"][way].append(run)
                     progress.update(task, advance=1, refresh=True)
-    result["memory"] = {way: measured_peak(way) for way in order}
-    file.write_text(json.dumps(result) + "\n")
-    file.with_suffix(".md").write_text(report(result))
-    draw(result, file.with_suffix(".png"))
+            result["about"]["repeats"] = turn + 1
+            keep(file, result, report(result))
+            draw(result, file.with_suffix(".png"))
     click.echo(report(result))
 
 

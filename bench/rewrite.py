@@ -21,7 +21,7 @@ from rich.progress import Progress
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.edits import Edit, load_edits
-from bench.markdown import RESULTS
+from bench.markdown import RESULTS, keep
 from bench.rewrite_report import report
 from bench.ways import Ways
 from specedit import Sampling, SpecEditError, SpecEditor
@@ -104,7 +104,6 @@ def main(
         result = json.loads(file.read_text("utf-8"))
         if result["about"] != about:
             raise click.UsageError(f"{file} is of another machine or other settings: leave out --resume.")
-    out.mkdir(parents=True, exist_ok=True)
     todo = [(seed, edit) for seed, edit in listed[:limit] if edit.name not in result["edits"]]
 
     # A thread that refreshes the bar would take time from what is measured.
@@ -135,18 +134,11 @@ def main(
                 "order": order,
                 "runs": {way: runs[way] for way in ways},
             }
-            _write(file, json.dumps(result, indent=1) + "\n")
-            _write(file.with_suffix(".md"), report(result))
+            keep(file, result, report(result))
             took = ", ".join(f"{way} {runs[way]['seconds']:.1f}" for way in ways)
             progress.console.print(f"{edit.name}: {took}", highlight=False, soft_wrap=True)
     if result["edits"]:
         click.echo(report(result))
-
-
-def _write(file: Path, text: str) -> None:
-    part = file.with_suffix(".part")  # a run stopped now leaves the last edit's results whole
-    part.write_text(text, "utf-8")
-    part.replace(file)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bench.corpus import load
 from bench.count import CURVES, cases, table
 from bench.edits import load_edits
-from bench.markdown import RESULTS, head, machine, row
+from bench.markdown import RESULTS, head, keep, machine, row
 from bench.rewrite import Bench
 from specedit import Sampling, SpecEditError, default_model
 from specedit.decoding.cost import FixedCost
@@ -206,8 +206,7 @@ def main(pairs: int | None, edits: int, max_tokens: int) -> None:
         ]
     )
     if pairs is None:
-        (RESULTS / "peers.json").write_text(json.dumps(result) + "\n")
-        (RESULTS / "peers.md").write_text(text + "\n")
+        keep(RESULTS / "peers.json", result, text + "\n")
     click.echo(text)
 
 
