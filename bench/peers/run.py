@@ -2,8 +2,8 @@
 
 Drafters replay the edits of `bench/corpus`, and passes are counted under one cost curve. Engines write the
 default model's own answers, greedily in float32, timed one after the other on this machine. `peers.toml` says
-how each peer is installed, into an environment of its own in specedit's cache. What does not install or run
-here is named as absent.
+how each peer is installed, into an environment of its own in specedit's cache, and which are left out. What
+does not install or run here is named as absent.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def main(pairs: int | None, edits: int, max_tokens: int) -> None:
     replayed, not_drafting = drafters(listed, pairs)
     written, not_running, about = engines(listed, edits, max_tokens)
     result = {"about": about, "date": f"{date.today()}", "drafters": replayed, "engines": written}
-    result["absent"] = not_drafting | not_running
+    result["absent"] = listed["absent"] | not_drafting | not_running
     absent = "\n".join(f"- {name}: {why}" for name, why in result["absent"].items())
     text = "\n\n".join(
         [
