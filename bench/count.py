@@ -52,7 +52,7 @@ def cases(
             form = FORMS[name]
             messages = [{"role": "user", "content": f"{form.prompt_text(pair)}\n{ASKED}"}]
             prompt = encode_chat(tokenizer, messages, "")
-            request = Request(prompt, [pair.before] if pair.before else [], encode)
+            request = Request(prompt, [pair.before] if pair.before else [], encode, tokenizer.decode)
             found.append((pair, name, request, encode(form.answer(pair))))
     return found
 

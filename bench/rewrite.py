@@ -64,7 +64,7 @@ class Bench:
             answer.take()  # as an editor does that shows the answer
             return done
 
-        request = Request(prompt, [edit.text], self._encode)
+        request = Request(prompt, [edit.text], self._encode, self.tokenizer.decode)
         return self.ways.run(way, request, limit, Sampler(sampling, prompt), ends)
 
     def _encode(self, text: str) -> list[int]:

@@ -49,8 +49,8 @@ class Nothing(Proposer):
 
     name = "nothing"
 
-    def propose(self, history: Sequence[int], limit: int) -> Draft:
-        return Draft([])
+    def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
+        return []
 
 
 class Wrong(Proposer):
@@ -61,8 +61,8 @@ class Wrong(Proposer):
     def __init__(self, token: int) -> None:
         self._token = token
 
-    def propose(self, history: Sequence[int], limit: int) -> Draft:
-        return Draft([self._token] * min(64, limit), match=64)
+    def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
+        return [Draft([self._token] * min(64, limit), match=64)]
 
 
 class ForcedProcessor(MinLengthLogitsProcessor):
@@ -138,7 +138,7 @@ class Ways:
         planner = self._planners.get(way) or self._planner(way)
         stats, answer, arrivals = Statistics(), list[int](), _Arrivals()
         begin = perf_counter()
-        for tokens, _ in decode(
+        for tokens in decode(
             self.target, request, sampler, planner, max_tokens=limit, ends=ends, stats=stats
         ):
             arrivals.add(len(tokens))

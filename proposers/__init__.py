@@ -4,7 +4,7 @@
         name = "echo"
 
         def propose(self, history, limit):
-            return Draft(list(history[-limit:]))
+            return [Draft(list(history[-limit:]))]
 
 Name the class in the entry-point group `specedit.proposers` of your package and it can be used by that name.
 A proposer may be wrong as often as it likes: it costs time, never correctness.
@@ -32,11 +32,13 @@ class Request:
         prompt: token ids of the prompt.
         references: texts that the answer may repeat, the most likely one first.
         encode: turns text into token ids of the target's vocabulary.
+        decode: turns them back into text.
     """
 
     prompt: Sequence[int]
     references: Sequence[str]
     encode: Callable[[str], list[int]]
+    decode: Callable[[Sequence[int]], str]
 
 
 class Proposer(ABC):
@@ -49,11 +51,15 @@ class Proposer(ABC):
     name: ClassVar[str]
 
     def start(self, request: Request) -> None:  # noqa: B027 (most proposers need no more than the history)
-        """A new answer begins. Forget the last one."""
+        """A new answer begins. Forget the last one, or keep what may help the same client's next one."""
+
+    def forget(self) -> None:  # noqa: B027 (most proposers keep nothing)
+        """Forget what was kept from answer to answer."""
 
     @abstractmethod
-    def propose(self, history: Sequence[int], limit: int) -> Draft:
-        """At most `limit` token ids expected after `history`, which is the prompt and the answer so far.
+    def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
+        """What is expected after `history`, which is the prompt and the answer so far: drafts of at most
+        `limit` token ids that compete, the likeliest first.
 
         The history only ever grows between two calls, by the tokens that the target chose: what it says
         there is what became of the last draft.

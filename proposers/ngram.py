@@ -1,8 +1,10 @@
-"""Prompt look-up without a window: what followed the longest suffix of the text that occurred before."""
+"""Prompt look-up without a window: what followed the longest suffix of the text that occurred before, and
+what most often followed the last few tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 
 from specedit.proposers import Proposer, Request
 from specedit.types import Draft
@@ -10,17 +12,31 @@ from specedit.types import Draft
 # How many shorter suffixes learn of a new occurrence. It bounds the work per token; a suffix further up the
 # chain keeps an older occurrence, which is still one.
 _REFRESHED = 16
+_ORDERS = (3, 2, 1)  # tokens that continuations are counted after
+_RANKED = 3  # continuations that are offered
+_AHEAD = 8  # tokens of each
+_CONTEXT_BYTES = 500  # what a counted context takes, with one continuation
 
 
 class NgramProposer(Proposer):
     """Longest-suffix matching by an online suffix automaton (Blumer et al. 1985, The smallest automaton
-    recognizing the subwords of a text).
+    recognizing the subwords of a text), and the likeliest continuations of the last tokens.
 
     The suffix link of the automaton's last state stands for the longest suffix of the history that occurred
-    before, so each token costs amortised O(1), however long the context is.
+    before, so each token costs amortised O(1), however long the context is. The continuations are counted
+    over all answers since the last `forget`, so a client's next file profits from the last one.
+
+    Args:
+        memory: bytes that the counts may take.
     """
 
     name = "ngram"
+
+    def __init__(self, memory: int = 64 << 20) -> None:
+        self._continuations = _Continuations(memory // _CONTEXT_BYTES)
+
+    def forget(self) -> None:
+        self._continuations.clear()
 
     def start(self, request: Request) -> None:
         self._next: list[dict[int, int]] = [{}]  # transitions per state
@@ -30,18 +46,25 @@ class NgramProposer(Proposer):
         self._last = 0
         self._seen = 0
 
-    def propose(self, history: Sequence[int], limit: int) -> Draft:
-        for token in history[self._seen :]:
-            self._append(token)
+    def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
+        for end in range(self._seen, len(history)):
+            self._append(history[end])
+            self._continuations.count(history, end)
+        drafts = self._longest(history, limit)
+        for kind, match, tokens in self._continuations.ranked(history):
+            drafts.append(Draft(tokens[:limit], match, kind))
+        return drafts
+
+    def _longest(self, history: Sequence[int], limit: int) -> list[Draft]:
         state = self._link[self._last]
         match, source = self._length[state], self._end[state]
         if not match:
-            return Draft([])
+            return []
         draft = list(history[source : source + limit])
         period = len(history) - source
         while len(draft) < limit:  # the occurrence overlaps the present: the text repeats with this period
             draft.append(draft[-period])
-        return Draft(draft, match)
+        return [Draft(draft, match)]
 
     def _append(self, token: int) -> None:
         self._refresh(self._link[self._last])
@@ -82,3 +105,65 @@ class NgramProposer(Proposer):
                 return
             self._end[state] = self._seen
             state = self._link[state]
+
+
+class _Continuations:
+    """How often which token followed the same one, two and three: prediction by partial matching (Cleary and
+    Witten 1984), without its probabilities.
+
+    Args:
+        most: contexts that are kept; those that were of no use for longest go first.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._counts: OrderedDict[tuple[int, ...], dict[int, int]] = OrderedDict()
+
+    def clear(self) -> None:
+        self._counts.clear()
+
+    def count(self, history: Sequence[int], end: int) -> None:
+        """Count history[end] as what followed the tokens before it."""
+        for order in _ORDERS:
+            if order <= end:
+                counts = self._counts.setdefault(tuple(history[end - order : end]), {})
+                counts[history[end]] = counts.get(history[end], 0) + 1
+        while len(self._counts) > self._most:
+            self._counts.popitem(last=False)
+
+    def ranked(self, history: Sequence[int]) -> Iterator[tuple[str, int, list[int]]]:
+        """What may follow the history, the likeliest first: how sure that is, after how many tokens it was
+        counted, and the tokens, as far as each mostly followed those before it."""
+        offered = set[int]()
+        for order in _ORDERS:
+            context = tuple(history[-order:])
+            counts = self._counts.get(context)
+            if not counts or len(context) < order:
+                continue
+            self._counts.move_to_end(context)
+            total = sum(counts.values())
+            for token in sorted(counts, key=lambda token: -counts[token]):
+                if len(offered) == _RANKED:
+                    return
+                if token not in offered:
+                    offered.add(token)
+                    share = counts[token] / total
+                    sure = "mostly" if share > 0.6 else "often" if share > 0.25 else "sometimes"
+                    yield f"{sure} after {order}", order, self._further(history, token)
+
+    def _further(self, history: Sequence[int], token: int) -> list[int]:
+        recent, tokens = list(history[-max(_ORDERS) :]), list[int]()
+        next_token: int | None = token
+        while next_token is not None and len(tokens) < _AHEAD:
+            tokens.append(next_token)
+            recent.append(next_token)
+            next_token = self._mostly(recent)
+        return tokens
+
+    def _mostly(self, recent: Sequence[int]) -> int | None:
+        """The token that followed more than half the time after the longest context that was counted."""
+        for order in _ORDERS:
+            if counts := self._counts.get(tuple(recent[-order:])):
+                token = max(counts, key=counts.__getitem__)
+                return token if 2 * counts[token] > sum(counts.values()) else None
+        return None

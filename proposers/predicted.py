@@ -1,86 +1,214 @@
-"""The old file as a prediction of the new one: a cursor in it that finds its place again after every edit."""
+"""The old file as a prediction of the new one: cursors in it that find their place again after every edit."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import accumulate
 from math import log2
+from typing import NamedTuple
 
 from specedit.proposers import Proposer, Request
+from specedit.proposers.changes import Changes
+from specedit.proposers.views import JSON, LONGEST_PREFIX, RAW, Lines, View, recognised
 from specedit.types import Draft
 
-_BOUNDARY = -1  # stands between two references; no token has this id
+_BOUNDARY = -1  # stands between two texts; no token has this id
 _NEARBY = 16  # occurrences looked at on either side of the place where the answer left the text
-_EVIDENCE = 16  # agreeing tokens beyond this make a place no more likely
+_EVIDENCE = 24  # agreeing tokens beyond this make a place no more likely
 _START = 4  # how far a fresh cursor at the top of the first reference is trusted, in agreeing tokens
 _SETTLED = 4  # agreeing tokens after which a new place is taken as where the answer is
+_RIVALS = 8  # cursors that are kept
+_DRAFTS = 3  # and of these, how many are drafted from
+_BACK = 2  # agreeing tokens after which what was left is taken as replaced
+_TAIL = 64  # tokens of the answer that are read to see in which form it repeats a reference
+
+
+class _Cursor(NamedTuple):
+    """A place where the answer may be in the text.
+
+    Attributes:
+        place: of the token expected next.
+        evidence: bits that speak for it.
+        match: how many tokens before it agree with the answer.
+    """
+
+    place: int
+    evidence: float
+    match: int
+
+
+class _Region(NamedTuple):
+    """A reference in a view, as a part of the text.
+
+    Attributes:
+        top, end: its first place, and the boundary after it.
+        line_ends: the places of tokens with newlines.
+        lines: how many newlines there are up to each of them.
+    """
+
+    top: int
+    end: int
+    line_ends: list[int]
+    lines: list[int]
 
 
 class PredictedProposer(Proposer):
-    """A cursor in the expected text, moved by every token of the answer.
+    """Cursors in the expected text, moved by every token of the answer.
 
-    While the answer agrees, the cursor walks on. Where it does not, the answer has inserted, deleted or
-    replaced something there. The place to resume is the occurrence of the latest token for which most
-    speaks: each agreeing token up to it counts as many bits as it is rare in the text, less one bit for each
-    doubling of the distance to the place that was left. Where nothing speaks for any, the answer is taken to
-    replace token for token.
+    While the answer agrees, the cursors walk on. Where it does not, the answer has inserted, deleted,
+    replaced or moved something there. It may go on at every occurrence of the latest token: each agreeing
+    token up to it counts as many bits as it is rare in the text, less one bit for each doubling of the
+    distance to the place that was left. The best ones compete. As long as little speaks for any, the answer
+    may also replace token for token, have put something before the place that it left, or be about to end
+    its line and go on with the line that it left, or the next one.
+
+    What has been replaced is expected to be replaced again further on. Where the answer is seen to write a
+    reference in another form, the text in this form is added.
     """
 
     name = "predicted"
 
     def start(self, request: Request) -> None:
+        self._request = request
         self._text: list[int] = []
-        for reference in request.references:
-            self._text += [*request.encode(reference), _BOUNDARY]
         self._places: defaultdict[int, list[int]] = defaultdict(list)
-        for place, token in enumerate(self._text):
-            self._places[token].append(place)
-        self._bits = {token: log2(len(self._text) / len(places)) for token, places in self._places.items()}
-        self._cursor = 0  # the token expected next
-        self._match = _START  # how many tokens before it agree
+        self._line_ends: list[int] = []
+        self._regions: dict[tuple[int, str], _Region] = {}
+        self._lines = Lines(request.references)
+        for number in range(len(request.references)):
+            self._region(number, RAW)
+        self._cursors = [_Cursor(0, 0.0, _START)]
         self._left = 0  # where the answer left the text
         self._novel = 0  # tokens since then
+        self._changes = Changes()
+        self._parted: tuple[int, int] | None = None  # the place left and the token written there, if not back
         self._start = self._seen = len(request.prompt)
 
-    def propose(self, history: Sequence[int], limit: int) -> Draft:
+    def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
         if not self._text:
-            return Draft([])
+            return []
         for end in range(self._seen, len(history)):
             self._follow(history, end)
         self._seen = len(history)
-        draft = self._text[self._cursor : self._cursor + limit]
-        if _BOUNDARY in draft:
-            draft = draft[: draft.index(_BOUNDARY)]
-        return Draft(draft, self._match)
+        drafts = [self._draft(cursor.place, limit, cursor.match) for cursor in self._cursors[:_DRAFTS]]
+        if drafts:
+            drafts += self._changed(drafts[0], history[-1])
+        if not self._settled:
+            line = bisect_left(self._line_ends, self._left)
+            drafts += [
+                self._draft(self._left + self._novel, limit, self._novel, "replaced"),
+                self._draft(self._left, limit, self._novel, "inserted"),
+                self._draft(self._line_ends[line - 1] if line else 0, limit, self._novel, "inserted line"),
+                self._draft(self._line_ends[line], limit, self._novel, "replaced line"),
+            ]
+        return [draft for draft in drafts if draft.tokens]
+
+    @property
+    def _settled(self) -> bool:
+        return bool(self._cursors) and self._cursors[0].match >= _SETTLED
+
+    def _draft(self, place: int, limit: int, match: int, kind: str = "") -> Draft:
+        tokens = self._text[place : place + limit]
+        if _BOUNDARY in tokens:
+            tokens = tokens[: tokens.index(_BOUNDARY)]
+        return Draft(tokens, match, kind)
+
+    def _changed(self, draft: Draft, latest: int) -> list[Draft]:
+        """The draft with the changes made that the answer has made before, if there are any in it."""
+        first, *tokens = self._changes.applied([latest, *draft.tokens])
+        changed = first == latest and tokens != draft.tokens
+        return [Draft(tokens[: len(draft.tokens)], draft.match, "changed")] if changed else []
+
+    def _region(self, number: int, view: View) -> _Region:
+        """This reference in this view, which is added to the text if need be."""
+        if known := self._regions.get((number, view.name)):
+            return known
+        tokens = self._request.encode(view.write(self._request.references[number]))
+        top, end = len(self._text), len(self._text) + len(tokens)
+        self._text += [*tokens, _BOUNDARY]
+        for place, token in enumerate(self._text[top:], start=top):
+            self._places[token].append(place)
+        size = len(self._text)
+        self._bits = {token: log2(size / len(places)) for token, places in self._places.items()}
+        newlines = {token: self._request.decode([token]).count("\n") for token in set(tokens)}
+        line_ends = [place for place in range(top, end) if newlines[self._text[place]]]
+        lines = list(accumulate(newlines[self._text[place]] for place in line_ends))
+        self._line_ends += [*line_ends, end]
+        region = self._regions[number, view.name] = _Region(top, end, line_ends, lines)
+        return region
 
     def _follow(self, history: Sequence[int], end: int) -> None:
         token = history[end]
-        if self._match and self._text[self._cursor] == token:
-            self._cursor += 1
-            self._match += 1
-            return
-        if self._match >= _SETTLED:
-            self._left, self._novel = self._cursor, 0
+        walking = [
+            _Cursor(place + 1, evidence + self._bits[token], match + 1)
+            for place, evidence, match in self._cursors
+            if self._text[place] == token
+        ]
+        if self._settled:
+            if walking and walking[0].place == self._cursors[0].place + 1:
+                self._cursors = walking
+                return
+            self._left, self._novel = self._cursors[0].place, 0
+            self._parted = (self._left, end)
         self._novel += 1
-        self._cursor, self._match = self._resume(history, end)
-
-    def _resume(self, history: Sequence[int], end: int) -> tuple[int, int]:
-        """Where the answer goes on in the text after history[end], and how many tokens agree there."""
-        places = self._places.get(history[end], [])
+        viewed = self._viewed(history, end)
+        places = self._places.get(token, [])
         nearest = bisect_left(places, self._left)
-        best, agreed = 0.0, 0
-        cursor = min(self._left + self._novel, len(self._text) - 1)
-        for place in places[max(nearest - _NEARBY, 0) : nearest + _NEARBY]:
-            agreement, evidence = 0, -log2(1 + abs(place - self._left))
-            while (
-                agreement < _EVIDENCE
-                and place >= agreement
-                and end - agreement >= self._start
-                and self._text[place - agreement] == history[end - agreement]
-            ):
-                evidence += self._bits[history[end - agreement]]
-                agreement += 1
-            if evidence > best:
-                best, agreed, cursor = evidence, agreement, place + 1
-        return cursor, agreed
+        near = [*viewed, *places[max(nearest - _NEARBY, 0) : nearest + _NEARBY]]
+        resumed = [cursor for place in near if (cursor := self._resumed(history, end, place)).evidence > 0]
+        found = {cursor.place: cursor for cursor in (*resumed, *walking)}
+        self._cursors = sorted(found.values(), key=lambda cursor: -cursor.evidence)[:_RIVALS]
+        if self._parted and self._cursors:
+            self._compare(history, end + 1, self._cursors[0], *self._parted)
+
+    def _compare(self, history: Sequence[int], end: int, cursor: _Cursor, left: int, parted: int) -> None:
+        """If the answer is back in the text at this cursor, learn what it has changed since it left it."""
+        match = min(cursor.match, end - parted, cursor.place - left)
+        if match < _BACK:
+            return
+        old = [history[parted - 1], *self._text[left : cursor.place - match]]
+        new = list(history[parted - 1 : end - match])
+        if cursor.place - match == left:  # an insertion has its place between two tokens
+            old.append(self._text[left])
+            new.append(self._text[left])
+        if _BOUNDARY not in old:
+            self._changes.learn(old, new)
+        self._parted = None
+
+    def _resumed(self, history: Sequence[int], end: int, place: int) -> _Cursor:
+        """What speaks for it that history[end] stands at this place in the text."""
+        match, evidence = 0, -log2(1 + abs(place - self._left))
+        while (
+            match < _EVIDENCE
+            and place >= match
+            and end - match >= self._start
+            and self._text[place - match] == history[end - match]
+        ):
+            evidence += self._bits[history[end - match]]
+            match += 1
+        return _Cursor(place + 1, evidence, match)
+
+    def _viewed(self, history: Sequence[int], end: int) -> list[int]:
+        """Places of history[end] in other forms of the references, if the answer turns to one."""
+        tail = self._request.decode(history[max(self._start, end + 1 - _TAIL) : end + 1])
+        if view := recognised(tail):
+            new = (0, view.name) not in self._regions
+            region = self._region(0, view)
+            if view is JSON:
+                self._left, self._novel = region.top, 0
+            elif new:  # the answer goes on there where it was in the raw text
+                raw = self._regions[0, RAW.name]
+                share = min(self._left / raw.end, 1.0)
+                self._left = region.top + round(share * (region.end - region.top))
+            return []
+        above, _, begun = tail.rpartition("\n")
+        found = self._lines.find(above.rpartition("\n")[2]) if len(begun) <= LONGEST_PREFIX else None
+        if not found:
+            return []
+        number, at, view = found
+        region = self._region(number, view)
+        ending = bisect_left(region.lines, at + 1)
+        line_end = region.line_ends[ending] if ending < len(region.lines) else region.end
+        return list(range(line_end, min(line_end + LONGEST_PREFIX, region.end)))

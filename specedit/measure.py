@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePath
 from statistics import median
 
-from specedit.decoding.encode import encode_chat, encode_text
+from specedit.decoding.encode import decode_text, encode_chat, encode_text
 from specedit.decoding.planner import Planner
 from specedit.decoding.statistics import Statistics
 from specedit.editing.diff import share_of_new_lines
@@ -106,7 +107,8 @@ class Meter:
         prompt = encode_chat(self._tokenizer, asked.messages, asked.prefill)
         newline = "" if edit.after.endswith("\n") else "\n"
         references = [edit.before] if edit.before else []
-        return Request(prompt, references, self._text), self._text(f"{edit.after}{newline}{asked.fence}")
+        request = Request(prompt, references, self._text, partial(decode_text, self._tokenizer))
+        return request, self._text(f"{edit.after}{newline}{asked.fence}")
 
     def _text(self, text: str) -> list[int]:
         return encode_text(self._tokenizer, text)

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from specedit.decoding.cost import CostCurve
 from specedit.decoding.loop import decode
-from specedit.decoding.planner import MAX_DRAFT, Planner, agreeing
+from specedit.decoding.planner import MAX_DRAFT, Planner
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.proposers import Request
 from specedit.targets import Target
-from specedit.types import Sampling
+from specedit.types import Sampling, Tree
 
 
 class Forced(Sampler):
@@ -28,9 +28,14 @@ class Forced(Sampler):
         super().__init__(Sampling(), [])
         self.answer = list(answer)
 
-    def draw(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> list[int]:
-        rest = self.answer[len(answer) :]
-        return rest[: agreeing(draft, rest) + 1]
+    def draw(self, logits: Tensor, answer: Sequence[int], tree: Tree) -> tuple[list[int], list[int]]:
+        drawn, path = list[int](), list[int]()
+        position: int | None = 0
+        while position is not None:
+            path.append(position)
+            drawn += self.answer[len(answer) + len(drawn) :][:1]
+            position = tree.child(position, drawn[-1])
+        return drawn, path
 
 
 class CountingTarget:
@@ -46,7 +51,7 @@ class CountingTarget:
     name = processor = "counting"
     max_length: int | None = None
     eos_token_ids: frozenset[int] = frozenset()
-    can_rollback = True
+    can_rollback = can_branch = True
 
     def __init__(self, cost: CostCurve) -> None:
         self._cost = cost
@@ -56,14 +61,17 @@ class CountingTarget:
         self.length = 0
         self.seconds = 0.0
 
-    def extend(self, tokens: Sequence[int], last_only: bool = False) -> Tensor:
+    def extend(
+        self, tokens: Sequence[int], parents: Sequence[int] | None = None, last_only: bool = False
+    ) -> Tensor:
         if self.length:
             self.seconds += float(self._cost(len(tokens))[-1])
         self.length += len(tokens)
+        self._latest = len(tokens)
         return torch.empty(1, 1).expand(1 if last_only else len(tokens), 2**31)
 
-    def rollback(self, count: int) -> None:
-        self.length -= count
+    def keep(self, path: Sequence[int]) -> None:
+        self.length -= self._latest - len(path)
 
 
 def replay(target: Target, request: Request, answer: Sequence[int], planner: Planner | None) -> Statistics:

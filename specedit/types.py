@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -72,7 +72,56 @@ class Draft:
         tokens: the expected token ids, nearest first; empty when there is nothing to propose.
         match: how many tokens of the history agreed with the source just before this draft: the evidence
             behind it. The planner measures what it is worth, so a proposer needs no probabilities.
+        kind: how the proposer came to it, where that makes a difference: each kind is measured apart.
     """
 
     tokens: list[int]
     match: int = 0
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What one forward pass verifies: drafts, merged where they begin alike.
+
+    Position 0 of the pass is the last token of the history, and position i > 0 is `tokens[i - 1]`.
+
+    Attributes:
+        tokens: the drafted token ids, each after the one that it follows.
+        parents: for each of them the position that it follows.
+        names: who drafted each.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    _children: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def add(self, name: str, draft: Sequence[int]) -> None:
+        """Merge a draft into the tree."""
+        position = 0
+        for token in draft:
+            if (position, token) not in self._children:
+                self.tokens.append(token)
+                self.parents.append(position)
+                self.names.append(name)
+                self._children[position, token] = len(self.tokens)
+            position = self._children[position, token]
+
+    def child(self, position: int, token: int) -> int | None:
+        """Where this token follows that position."""
+        return self._children.get((position, token))
+
+    def stretch(self, position: int) -> int:
+        """The end of the longest run of positions from this one on that follow one another."""
+        end = position + 1
+        while end <= len(self.tokens) and self.parents[end - 1] == end - 1:
+            end += 1
+        return end
+
+    def depths(self) -> list[int]:
+        """How many drafted tokens stand before each."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(depths[parent - 1] + 1 if parent else 0)
+        return depths

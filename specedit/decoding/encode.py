@@ -1,4 +1,4 @@
-"""Text and chats to token ids. Only a chat's template makes control tokens; what users wrote stays text."""
+"""Text and chats to token ids, and back. Only a chat's template makes control tokens."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ Messages = Sequence[Mapping[str, str]]
 def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Token ids of a text in which control tokens are ordinary characters."""
     return _ids(tokenizer, text, add_special_tokens=False, split_special_tokens=True)
+
+
+def decode_text(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
+    """The text of token ids, control tokens included. Bytes that are no whole character become U+FFFD."""
+    return str(tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
 
 
 def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill: str) -> list[int]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from time import perf_counter
 
-from specedit.decoding.planner import Planner, agreeing
+from specedit.decoding.planner import Planner
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.proposers import Request
 from specedit.targets import Target
+from specedit.types import Tree
+
+_NOTHING = Tree()
 
 
 def decode(
@@ -21,12 +24,12 @@ def decode(
     max_tokens: int,
     ends: Callable[[int], bool],
     stats: Statistics,
-) -> Iterator[tuple[list[int], str]]:
-    """Yield the answer's tokens, one verified step at a time, and who drafted all but the last of them: a
-    proposer's name, or "" for a step without a draft.
+) -> Iterator[list[int]]:
+    """Yield the answer's tokens, one verified step at a time.
 
-    This is speculative decoding as in Leviathan et al. 2023 (arXiv 2211.17192) with the acceptance rule of
-    `sampling`: a drafted token is kept iff the target draws the same one at that position.
+    This is speculative decoding as in Leviathan et al. 2023 (arXiv 2211.17192) with trees of drafts as in
+    Miao et al. 2023 (SpecInfer, arXiv 2305.09781) and the acceptance rule of `sampling`: a drafted token is
+    kept iff the target draws the same one at that position.
 
     Args:
         target: scores tokens; its context is replaced.
@@ -47,38 +50,40 @@ def decode(
     if planner and not target.can_rollback:
         raise ValueError(f"{target.name} cannot roll back: decode it without a planner")
 
+    branching = planner is not None and target.can_branch
     target.reset()
     logits = target.extend(history, last_only=True)  # [1, vocab]
-    emitted, name, draft = sampler.draw(logits, answer, []), "", list[int]()
+    tree = _NOTHING
+    emitted, path = sampler.draw(logits, answer, tree)
     stats.prompt_tokens = len(history)
     stats.first_token = stats.plain = charge("prefill")
     if planner:
-        planner.start(request, vocab_size=logits.shape[-1])
+        planner.start(request, vocab_size=logits.shape[-1], branching=branching)
     charge("draft")
 
     while True:
         emitted, done = _cut(emitted, ends, max_tokens - len(answer))
         answer += emitted
         history += emitted
-        stats.record(name, len(draft), agreeing(draft, emitted), len(emitted))
+        stats.record(tree, path, len(emitted))
         charge("coordination")
-        yield emitted, name
+        yield emitted
         charge(None)
         if done:
             return
 
         room = max_tokens - len(answer) - 1  # the target adds a token of its own to every draft
-        name, draft = planner.propose(history, room) if planner else ("", [])
+        tree = planner.propose(history, room) if planner else _NOTHING
         charge("draft")
 
-        logits = target.extend([history[-1], *draft])  # [1 + len(draft), vocab]
-        emitted = sampler.draw(logits, answer, draft)  # the accepted part of the draft and one more
-        target.rollback(1 + len(draft) - len(emitted))
+        logits = target.extend([history[-1], *tree.tokens], tree.parents)  # [1 + len(tree.tokens), vocab]
+        emitted, path = sampler.draw(logits, answer, tree)  # the accepted tokens and one more
+        target.keep(path)
         seconds = charge("verify")
 
         stats.target_calls += 1
         if planner:
-            planner.learn(emitted, 1 + len(draft), seconds)
+            planner.learn(emitted, 1 + len(tree.tokens), seconds)
             stats.plain += len(emitted) * float(planner.cost(1)[0])
         else:
             stats.plain += seconds

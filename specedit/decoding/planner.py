@@ -1,28 +1,37 @@
-"""Which draft to verify, and how much of it: the best expected tokens per second, plain decoding included."""
+"""Which drafts to verify, and how much of each: the best expected tokens per second, "none" included."""
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
+from operator import itemgetter
 from typing import TypeVar
 
 import numpy as np
 
 from specedit.decoding.cost import CostCurve
 from specedit.proposers import Proposer, Request
-from specedit.types import Draft
+from specedit.types import Draft, Tree
 
 MAX_DRAFT = 255  # with the token before it a forward pass of 256, the largest that is measured
-# What each outcome is worth after the next one. Whether a proposer is in place changes from edit to edit; how
-# long it stays there hardly does.
-_MEMORY_FIRST = 0.8
+# What each outcome is worth after the next one.
+_MEMORY_FIRST = 0.95
 _MEMORY_NEXT = 0.97
 # What is believed before anything is counted, by strength of evidence (0, 1, 2–3, 4–7, … agreeing tokens):
 # how often the first token of a draft is right, and each token after right ones. Counting soon overrules it.
-_FIRST = (0.1, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.9)
-_NEXT = (0.7, 0.8, 0.88, 0.93, 0.96, 0.98, 0.99, 0.99)
-
+_FIRST = (0.1, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.9, 0.95, 0.95)
+_NEXT = (0.7, 0.8, 0.88, 0.93, 0.96, 0.98, 0.99, 0.99, 0.99, 0.99)
+_RIVAL = 0.3  # of these for a draft that is not its proposer's likeliest
+_STRONGEST = 1 << (len(_FIRST) - 2)
+# The strength of m agreeing tokens, for every m that a draft can reach.
+_STRENGTH = np.array([min(m, _STRONGEST).bit_length() for m in range(_STRONGEST + MAX_DRAFT + 1)])
+# Chances are raised to this power before they are weighed. Of many drafts on offer those look best that are
+# overestimated; and a token that is probably wrong, when it is right, would mostly have come cheaply with the
+# next step. Found on the JavaScript, TypeScript, Rust and C edits of `bench`, under three cost curves.
+_CAUTION = 2
 
 R = TypeVar("R")
 
@@ -30,11 +39,13 @@ R = TypeVar("R")
 class Planner:
     """Asks the proposers and chooses by measured acceptance and measured cost.
 
-    A draft of n tokens yields 1 + first·(1 + next + … + next^(n-1)) tokens on average, where `first` is how
-    often the first token of such drafts is right and `next` how often a token is right after right ones. Both
-    are counted per proposer and per strength of evidence, for every draft on offer, verified or not. (The
-    geometric yield is that of Leviathan et al. 2023, arXiv 2211.17192, equation 1; telling the first token
-    from the rest matters here, since a proposer that has found its place keeps it.)
+    The first token of a draft is right as often as first tokens of its kind were lately, and each token after
+    right ones as often as tokens after as many agreeing ones were. Both are counted per kind of draft and per
+    strength of evidence, for every draft on offer, verified or not. That gives every token its chance of
+    being accepted, and the target adds one of its own. As many of the likeliest tokens are verified as bring
+    the most tokens a second. (The yield of a draft is that of Leviathan et al. 2023, arXiv 2211.17192,
+    equation 1, with a rate for each position; the tree of the likeliest nodes is that of OPT-Tree, Wang et
+    al. 2024, arXiv 2406.17276.)
 
     Args:
         proposers: asked at every step.
@@ -44,40 +55,58 @@ class Planner:
     def __init__(self, proposers: Sequence[Proposer], cost: CostCurve) -> None:
         self.cost = cost
         self._proposers = list(proposers)
-        self._offers: dict[str, Draft] = {}
-        self._rates: dict[tuple[str, int], _Rates] = {}
+        self._offers: list[_Offer] = []
+        self._rates: dict[tuple[str, str, int], _Rates] = {}
 
-    def start(self, request: Request, vocab_size: int) -> None:
-        """A new answer begins, of token ids below `vocab_size`."""
+    def start(self, request: Request, vocab_size: int, branching: bool) -> None:
+        """A new answer begins, of token ids below `vocab_size`.
+
+        Args:
+            branching: whether the target verifies trees; else a single draft is chosen.
+        """
         self._vocab_size = vocab_size
+        self._branching = branching
         for proposer in list(self._proposers):
             self._guard(proposer, proposer.start, request)
 
-    def propose(self, history: Sequence[int], limit: int) -> tuple[str, list[int]]:
-        """The proposer and the at most `limit` tokens to verify next; ("", []) when no draft pays."""
+    def propose(self, history: Sequence[int], limit: int) -> Tree:
+        """The at most `limit` tokens to verify next; none when no draft pays."""
         limit = min(limit, MAX_DRAFT)
-        self._offers = {}
+        self._offers = []
         for proposer in list(self._proposers) if limit else ():
-            if draft := self._guard(proposer, self._draft, proposer, history, limit):
-                self._offers[proposer.name] = draft
-        best, choice = 1 / self.cost(1)[0], ("", list[int]())
-        for name, draft in self._offers.items():
-            n = len(draft.tokens)
-            first, following = self._rates_of(name, draft).means()
-            yields = 1 + first * (1 - following ** np.arange(1, n + 1)) / (1 - following)
-            speeds = yields / self.cost(n + 1)[1:]
-            length = int(speeds.argmax()) + 1
-            if speeds[length - 1] > best:
-                best, choice = speeds[length - 1], (name, draft.tokens[:length])
-        return choice
+            self._offers += self._guard(proposer, self._ask, proposer, history, limit) or []
+        choices = [self._offers] if self._branching else [[offer] for offer in self._offers]
+        tree = Tree()
+        plans = [self._best(offers, limit) for offers in choices if offers]
+        for offer, length in max(plans, key=itemgetter(0))[1] if plans else ():
+            tree.add(offer.name, offer.tokens[:length])
+        return tree
 
     def learn(self, emitted: Sequence[int], scored: int, seconds: float) -> None:
         """What the target wrote after the latest offers, and how long scoring `scored` tokens took."""
         self.cost.learn(scored, seconds)
-        for name, draft in self._offers.items():
-            right = agreeing(draft.tokens, emitted)
-            wrong = right < min(len(draft.tokens), len(emitted))
-            self._rates_of(name, draft).learn(right, wrong)
+        for offer in self._offers:
+            right = agreeing(offer.tokens, emitted)
+            offer.rates.learn(offer.match, right, right < min(len(offer.tokens), len(emitted)))
+
+    def _best(self, offers: list[_Offer], limit: int) -> tuple[float, list[tuple[_Offer, int]]]:
+        """The most tokens a second that verifying some of these brings, and how much of each that takes."""
+        offers = sorted(offers, key=lambda offer: -offer.chances[0])
+        for number, offer in enumerate(offers):
+            for earlier in offers[:number]:  # where both begin alike, the tokens are the earlier one's
+                common = agreeing(earlier.tokens, offer.tokens)
+                shared = earlier.chances[:common]
+                np.maximum(shared, offer.chances[:common], out=shared)
+                offer.shared = max(offer.shared, common)
+        chances = np.concatenate([offer.chances[offer.shared :] for offer in offers]) ** _CAUTION
+        owners = np.repeat(np.arange(len(offers)), [len(o.tokens) - o.shared for o in offers])
+        likeliest = np.argsort(-chances, kind="stable")[:limit]
+        paces = (1 + np.cumsum(chances[likeliest])) / self.cost(len(likeliest) + 1)[1:]  # tokens a second
+        best = int(paces.argmax())
+        if paces[best] <= 1 / self.cost(1)[0]:
+            return 0.0, []
+        counts = np.bincount(owners[likeliest[: best + 1]], minlength=len(offers))
+        return paces[best], [(o, o.shared + n) for o, n in zip(offers, counts, strict=True) if n]
 
     def _guard(self, proposer: Proposer, call: Callable[..., R], *args: object) -> R | None:
         """Call a proposer. One that fails is left out from then on: it may cost time, never an answer."""
@@ -88,35 +117,80 @@ class Planner:
             self._proposers.remove(proposer)
             return None
 
-    def _draft(self, proposer: Proposer, history: Sequence[int], limit: int) -> Draft | None:
-        """What the proposer says, if anything, cut to the limit and before the first id that is no token."""
-        draft = proposer.propose(history, limit)
-        tokens = list(takewhile(lambda token: 0 <= token < self._vocab_size, draft.tokens[:limit]))
-        return Draft(tokens, draft.match) if tokens else None
+    def _ask(self, proposer: Proposer, history: Sequence[int], limit: int) -> list[_Offer]:
+        """What the proposer offers."""
+        offers, ranks = [], Counter[str]()
+        for draft in proposer.propose(history, limit):
+            kind = (proposer.name, draft.kind, ranks[draft.kind])
+            ranks[draft.kind] += 1
+            if tokens := self._tokens(draft, limit):
+                rates = self._rates.get(kind) or self._rates.setdefault(kind, _Rates(rank=kind[2]))
+                match = min(draft.match, _STRONGEST)
+                offers.append(_Offer(proposer.name, tokens, match, rates, rates.chances(match, len(tokens))))
+        return offers
 
-    def _rates_of(self, name: str, draft: Draft) -> _Rates:
-        strength = min(draft.match.bit_length(), len(_FIRST) - 1)
-        return self._rates.setdefault((name, strength), _Rates(strength))
+    def _tokens(self, draft: Draft, limit: int) -> list[int]:
+        """Those of a draft, cut to the limit and before the first id that is no token."""
+        tokens = draft.tokens[:limit]
+        if tokens and not (min(tokens) >= 0 and max(tokens) < self._vocab_size):
+            return list(takewhile(lambda token: 0 <= token < self._vocab_size, tokens))
+        return tokens
+
+
+@dataclass(slots=True)
+class _Offer:
+    """A draft on offer.
+
+    Attributes:
+        name: its proposer's.
+        tokens: what it says.
+        match: how many agreeing tokens stand behind it, as far as that counts.
+        rates: of drafts like it.
+        chances: float64 [n], how likely the target is to accept all tokens up to each.
+        shared: how many of its first tokens a likelier draft has, too.
+    """
+
+    name: str
+    tokens: list[int]
+    match: int
+    rates: _Rates
+    chances: np.ndarray
+    shared: int = 0
 
 
 class _Rates:
-    """How often the first and the following tokens of one kind of draft are right, lately."""
+    """How often the tokens of one kind of draft are right, lately, by strength of evidence.
 
-    def __init__(self, strength: int) -> None:
-        # Counts of right and wrong; the prior weighs as much as one first token and eight following ones.
-        self.first = np.array([_FIRST[strength], 1 - _FIRST[strength]])
-        self.next = 8 * np.array([_NEXT[strength], 1 - _NEXT[strength]])
+    Args:
+        rank: how many likelier drafts of this kind there are.
+    """
 
-    def means(self) -> tuple[float, float]:
-        following = self.next[0] / self.next.sum()
-        return self.first[0] / self.first.sum(), min(following, 0.9999)
+    def __init__(self, rank: int) -> None:
+        first = np.array(_FIRST) * (_RIVAL if rank else 1)
+        # Right and wrong, [strengths, 2]. The prior weighs as much as one first token and eight next ones.
+        self._first = np.stack([first, 1 - first], axis=1)
+        self._next = 8 * np.stack([_NEXT, 1 - np.array(_NEXT)], axis=1)
 
-    def learn(self, right: int, wrong: bool) -> None:
-        self.first *= _MEMORY_FIRST
-        self.first[0 if right else 1] += 1
+    def chances(self, match: int, size: int) -> np.ndarray:
+        """float64 [size]: how likely the first 1, 2, … tokens are all right after `match` agreeing ones."""
+        rates = (self._next[:, 0] / self._next.sum(1))[_STRENGTH[match : match + size]]
+        first = self._first[_STRENGTH[match]]
+        rates[0] = first[0] / first.sum()
+        return np.minimum(rates, 0.9999).cumprod()
+
+    def learn(self, match: int, right: int, wrong: bool) -> None:
+        """So many tokens after `match` agreeing ones were right, and whether the next one was wrong."""
+        first = self._first[_STRENGTH[match]]
+        first *= _MEMORY_FIRST
+        first[0 if right else 1] += 1
         if right:
-            self.next *= _MEMORY_NEXT
-            self.next += (right - 1, wrong)
+            strengths = _STRENGTH[match + 1 : match + right + 1]
+            counts = np.bincount(strengths[: right - 1], minlength=len(_NEXT))
+            touched = counts > 0
+            touched[strengths[-1]] |= wrong
+            self._next[touched] *= _MEMORY_NEXT
+            self._next[:, 0] += counts
+            self._next[strengths[-1], 1] += wrong
 
 
 def agreeing(a: Sequence[int], b: Sequence[int]) -> int:

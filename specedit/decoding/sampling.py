@@ -20,7 +20,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from specedit.types import Sampling, SpecEditError
+from specedit.types import Sampling, SpecEditError, Tree
 
 # Rows are processed this many at a time: sorting a vocabulary for top-p is dear, and the rows after the first
 # wrong token of a draft are never needed. An argmax is cheap, and one transfer from the device is best.
@@ -79,25 +79,36 @@ class Sampler:
     def _processes(self) -> bool:
         return self.sampling.temperature > 0 or self._penalises
 
-    def draw(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> list[int]:
-        """The target's tokens after `answer`, after `answer + draft[:1]`, … up to the first that differs from
-        the draft, or one more than the draft when all of it agrees.
+    def draw(self, logits: Tensor, answer: Sequence[int], tree: Tree) -> tuple[list[int], list[int]]:
+        """The target's tokens after `answer`: the first, then one more after each that was drafted.
 
         Args:
-            logits: float [len(draft) + 1, vocab], row i after `answer + draft[:i]`.
+            logits: float [1 + len(tree.tokens), vocab], row i after position i of the tree.
             answer: token ids of the answer so far.
-            draft: the token ids that were guessed.
+            tree: what was guessed.
+
+        Returns:
+            The tokens, and for each the position that it was drawn after: 0, then those of the accepted ones.
 
         Raises:
             SpecEditError: the logits of a drawn token overflow, or `logit_bias` names no token.
         """
-        drawn = self._drawn(logits, answer, draft)
+        drawn, path = list[int](), list[int]()
+        position: int | None = 0
+        while position is not None:
+            end = tree.stretch(position)
+            draft = tree.tokens[position : end - 1]
+            tokens = self._drawn(logits[position:end], [*answer, *drawn], draft)
+            drawn += tokens
+            path += range(position, position + len(tokens))
+            position = tree.child(path[-1], drawn[-1])  # another branch may have it
         if self._keep_logprobs:
-            rows = logits[: len(drawn)].float().log_softmax(-1)
+            rows = logits[path].float().log_softmax(-1)
             self.logprobs += rows.gather(1, _ids(drawn, rows).unsqueeze(1)).squeeze(1).tolist()
-        return drawn
+        return drawn, path
 
     def _drawn(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> list[int]:
+        """Up to the first token that differs from the draft, or one more when all of it agrees."""
         drawn: list[int] = []
         chunk = _CHUNK if self._processes else len(logits)
         for start in range(0, len(logits), chunk):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+
+from specedit.types import Tree
 
 
 @dataclass
@@ -16,7 +19,8 @@ class Statistics:
         target_calls: forward passes after the prefill.
         drafted: tokens that were verified, by proposer.
         accepted: of these, the ones the target would have written too.
-        drafted_at, accepted_at: the same by position in the draft, the first token being 0.
+        drafted_at, accepted_at: the same by position in the draft, the first token being 0. Where drafts
+            part, several tokens have one position.
         prefill: time for the prompt and the first token.
         draft: time for proposing and choosing.
         verify: time for scoring, drawing and rolling back.
@@ -66,14 +70,14 @@ class Statistics:
     def rejected_tokens(self) -> int:
         return self.drafted.total() - self.accepted_tokens
 
-    def record(self, name: str, drafted: int, accepted: int, emitted: int) -> None:
-        """Count one step that verified `drafted` tokens and wrote `emitted`, `accepted` of them drafted."""
+    def record(self, tree: Tree, path: Sequence[int], emitted: int) -> None:
+        """Count one step that verified this tree, accepted this path in it and wrote `emitted` tokens."""
         self.tokens += emitted
-        if drafted:
-            self.drafted[name] += drafted
-            self.accepted[name] += accepted
-            self.drafted_at.update(range(drafted))
-            self.accepted_at.update(range(accepted))
+        accepted = path[1 : emitted + 1]
+        self.drafted.update(tree.names)
+        self.accepted.update(tree.names[position - 1] for position in accepted)
+        self.drafted_at.update(tree.depths())
+        self.accepted_at.update(range(len(accepted)))
 
     def as_dict(self) -> dict:
         """Plain values for JSON, with the usage fields of OpenAI's API among them."""

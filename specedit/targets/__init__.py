@@ -19,6 +19,7 @@ class Target(Protocol):
         max_length: the most tokens the context can hold; None when there is no limit.
         eos_token_ids: tokens that end an answer.
         can_rollback: False for models whose state cannot forget tokens; they are decoded plainly.
+        can_branch: whether `extend` takes trees.
     """
 
     name: str
@@ -28,13 +29,24 @@ class Target(Protocol):
     eos_token_ids: frozenset[int]
     can_rollback: bool
 
-    def extend(self, tokens: Sequence[int], last_only: bool = False) -> Tensor:
+    @property
+    def can_branch(self) -> bool: ...
+
+    def extend(
+        self, tokens: Sequence[int], parents: Sequence[int] | None = None, last_only: bool = False
+    ) -> Tensor:
         """Append tokens to the context and return the logits that follow each: float [len(tokens), vocab],
-        or [1, vocab] when only the last is wanted."""
+        or [1, vocab] when only the last is wanted.
+
+        Args:
+            parents: for each token but the first, the index of the one that it follows (see `Tree`); None
+                when each follows the one before it.
+        """
         ...
 
-    def rollback(self, count: int) -> None:
-        """Forget the last `count` tokens, all of which the latest `extend` appended."""
+    def keep(self, path: Sequence[int]) -> None:
+        """Of the tokens that the latest `extend` appended, keep those at these rising indices, each of which
+        follows the one before it, and forget the others."""
         ...
 
     def reset(self) -> None:

@@ -19,7 +19,7 @@ class ReplayTarget:
     """
 
     name = processor = "replay"
-    can_rollback = True
+    can_rollback = can_branch = True
 
     def __init__(
         self,
@@ -35,17 +35,24 @@ class ReplayTarget:
         self.reset()
 
     def reset(self) -> None:
-        self.length = self._prompt = 0
+        self.length = self._prompt = self._latest = 0
 
-    def extend(self, tokens: Sequence[int], last_only: bool = False) -> Tensor:
+    def extend(
+        self, tokens: Sequence[int], parents: Sequence[int] | None = None, last_only: bool = False
+    ) -> Tensor:
         self._prompt = self._prompt or len(tokens)
-        first = self.length + (len(tokens) if last_only else 1) - self._prompt
+        depths = [0]
+        for parent in range(len(tokens) - 1) if parents is None else parents:
+            depths.append(depths[parent] + 1)
+        logits = torch.zeros(len(tokens), self.vocab_size)
+        for row, depth in enumerate(depths):
+            at = self.length + depth + 1 - self._prompt
+            if 0 <= at < len(self.answer):
+                logits[row, self.answer[at]] = 100.0
         self.length += len(tokens)
-        drawn = self.answer[max(first, 0) : self.length - self._prompt + 1]
-        logits = torch.zeros(1 if last_only else len(tokens), self.vocab_size)
-        for row, token in enumerate(drawn):
-            logits[row, token] = 100.0
-        return logits
+        self._latest = len(tokens)
+        return logits[-1:] if last_only else logits
 
-    def rollback(self, count: int) -> None:
-        self.length -= count
+    def keep(self, path: Sequence[int]) -> None:
+        self.length -= self._latest - len(path)
+        self._latest = 0

@@ -32,7 +32,7 @@ def request_(editor):
     prompt = editor.rewrite(
         TEXT, "Rename greet to hello.", max_new_tokens=1, speculate=False
     ).generation.prompt
-    return Request(prompt, [TEXT], lambda text: encode_text(editor.tokenizer, text))
+    return Request(prompt, [TEXT], lambda text: encode_text(editor.tokenizer, text), editor.tokenizer.decode)
 
 
 def test_replay_of_the_models_own_answer_makes_the_calls_of_live_decoding(editor, request_):
@@ -43,7 +43,7 @@ def test_replay_of_the_models_own_answer_makes_the_calls_of_live_decoding(editor
     sampler = Sampler(Sampling(), request_.prompt)
     options = {"max_tokens": LIMIT, "ends": lambda token: False, "stats": live}
     steps = decode(editor.target, request_, sampler, planner(), **options)
-    answer = [token for tokens, _ in steps for token in tokens]
+    answer = [token for tokens in steps for token in tokens]
     again = replay(editor.target, request_, answer, planner())
     assert (again.target_calls, again.tokens) == (live.target_calls, live.tokens)
     assert again.accepted == live.accepted

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,75 +8,124 @@ from specedit.proposers.predicted import PredictedProposer
 OLD = "def add(first, second): return first + second # sum"
 
 
+def encode(text):
+    return [ord(letter) for letter in text]
+
+
+def decode(tokens):
+    return "".join(map(chr, tokens))
+
+
 def started(*references: str):
     proposer = PredictedProposer()
-    proposer.start(Request([0], references, lambda text: [ord(c) for c in text]))
+    proposer.start(Request([0], references, encode, decode))
     return proposer
 
 
-def expected(answer: str, *references: str, limit: int = 8) -> str:
-    """What is expected after an answer that arrived letter by letter; letters are the tokens."""
+def expected(answer: str, *references: str, limit: int = 8) -> list[str]:
+    """What is expected after an answer that arrived letter by letter, the likeliest first; letters are the
+    tokens."""
     proposer = started(*(references or [OLD]))
     history = [0]
-    draft = proposer.propose(history, limit)
+    drafts = proposer.propose(history, limit)
     for letter in answer:
         history.append(ord(letter))
-        draft = proposer.propose(history, limit)
-    return "".join(map(chr, draft.tokens))
+        drafts = proposer.propose(history, limit)
+    return [decode(draft.tokens) for draft in drafts]
 
 
 def test_the_old_file_is_expected_from_its_first_token():
-    assert expected("") == "def add("
+    assert expected("") == ["def add("]
 
 
 def test_the_cursor_walks_with_the_answer():
-    assert expected("def add(") == "first, s"
+    assert expected("def add(") == ["first, s"]
 
 
 def test_after_a_deletion_the_place_is_found_with_the_next_token():
-    assert expected("def add(second").startswith("): retur")
-    assert expected("def (fir").startswith("st, seco")
+    assert expected("def add(second")[0] == "): retur"
+    assert expected("def (fir")[0] == "st, seco"
 
 
 def test_after_an_insertion_the_place_is_found_within_two_tokens():
-    assert expected("def add(zero, fi").startswith("rst, sec")
+    assert expected("def add(zero, fi")[0] == "rst, sec"
 
 
-def test_a_replacement_is_taken_to_be_as_long_as_what_it_replaces():
-    assert expected("def zz") == "d(first,"  # "ad" became "zz"
+def test_an_insertion_may_end_at_any_time():
+    assert "add(firs" in expected("def zz")
+
+
+def test_a_replacement_may_be_as_long_as_what_it_replaces():
+    assert "d(first," in expected("def zz")  # "ad" became "zz"
 
 
 def test_after_a_longer_replacement_the_place_is_found_within_two_tokens():
-    assert expected("def subtract(f").startswith("irst, se")
+    assert expected("def subtract(f")[0] == "irst, se"
+
+
+def test_a_new_line_may_be_followed_by_the_old_one_or_the_next():
+    drafts = expected("a = 1\nnew", "a = 1\nb = 2\nc = 3\n")
+    assert {"\nb = 2\nc", "\nc = 3\n"} <= set(drafts)
 
 
 def test_a_repeated_place_resumes_near_the_one_that_was_left():
     old = "a = 1;\nb = 2;\nc = 3;\nd = 4;\n"
-    assert expected("a = 1;\nb = 9;\n", old).startswith("c = 3")
+    assert expected("a = 1;\nb = 9;\n", old)[0] == "c = 3;\nd"
+
+
+def test_places_that_the_answer_may_have_moved_to_compete():
+    assert {"= 1; aa ", "= 2; xx "} <= set(expected("xx aa ", "aa = 1; aa = 2; xx = 3"))
 
 
 def test_a_second_reference_is_found_when_the_answer_turns_to_it():
-    assert expected("xyz import os", OLD, "import os, sys") == ", sys"
+    assert expected("xyz import os", OLD, "import os, sys")[0] == ", sys"
 
 
 def test_a_draft_ends_with_its_reference():
-    assert expected("ab", "abc", "def") == "c"
+    assert expected("ab", "abc", "def") == ["c"]
 
 
 def test_nothing_is_expected_without_a_reference():
-    assert expected("abc", "") == ""
-    assert started().propose([0], 5).tokens == []
+    assert expected("abc", "") == []
+    assert started().propose([0], 5) == []
 
 
 def test_nothing_is_expected_after_the_end():
-    assert expected(OLD) == ""
+    assert not any(expected(OLD))
+
+
+def test_what_was_replaced_is_expected_to_be_replaced_again():
+    old = "();\nint a;\nint b;\nchar c;\nint d;\n"
+    assert "\nlong b;" in expected("();\nlong a;", old)
+    assert "\nlong d;" in expected("();\nlong a;\nlong b;\nchar c;", old)
+
+
+TEXT = "def say(word):\n    print(word)\n    return 'said'\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expectation"),
+    [
+        ('{"path": "a.py", "content": "', "def say(word):\\n    print"),
+        ("# def say(word):\n# ", "    print(word)\n#     re"),
+        ("if True:\n    def say(word):\n     ", "   print(word)\n       "),
+        ("print(word)\nre", "turn 'said'\n"),
+        ("@@ -1,3 +1,3 @@\n def say(word):\n     ", "print(word)\n     ret"),
+        ("def say(word):\r\n", "    print(word)\r\n    ret"),
+    ],
+    ids=["JSON", "quoted", "indented", "dedented", "diff", "CRLF"],
+)
+def test_a_reference_is_expected_in_the_form_that_the_answer_has(answer, expectation):
+    assert any(draft.startswith(expectation) for draft in expected(answer, TEXT, limit=40))
+
+
+def test_markup_is_expected_escaped_once_it_was():
+    assert "&lt;/b&gt;" in expected("&lt;b&gt;bold", "<b>bold</b>", limit=10)
 
 
 @given(st.text("abc\n", max_size=60), st.text("abc\n", max_size=60), st.integers(1, 9))
-def test_any_answer_to_any_reference_gives_a_draft_from_the_reference(reference, answer, limit):
-    draft = expected(answer, reference, limit=limit)
-    assert draft in reference
-    assert len(draft) <= limit
+def test_any_answer_to_any_reference_gives_drafts_within_the_limit(reference, answer, limit):
+    assert all(len(draft) <= limit for draft in expected(answer, reference, limit=limit))
 
 
 @given(st.text("abcdefg", min_size=30, max_size=80), st.integers(5, 25), st.integers(0, 4))
@@ -84,5 +134,5 @@ def test_after_any_single_edit_the_cursor_is_back_once_the_context_is_unmistakab
     new = old[:at] + "Z" + old[at + cut :]
     agreed = at + 9
     follows = new[agreed : agreed + 3]
-    once = old.count(new[at + 1 : agreed]) == 1
-    assert not once or expected(new[:agreed], old, limit=3) == follows
+    if follows and old.count(new[at + 1 : agreed]) == 1:
+        assert expected(new[:agreed], old, limit=3)[0] == follows

@@ -104,7 +104,7 @@ def run():
             [p for p in proposers if isinstance(p, str)]
         )
         flat = CostCurve([1.0] * 9)  # drafting as much as possible is what finds faults
-        request = Request(prompt, ["reference"], lambda text: list(reference or prompt))
+        request = Request(prompt, ["reference"], lambda text: list(reference or prompt), str)
         steps = decode(
             target,
             request,
@@ -114,7 +114,7 @@ def run():
             ends=ends,
             stats=stats or Statistics(),
         )
-        return [token for tokens, _ in steps for token in tokens]
+        return [token for tokens in steps for token in tokens]
 
     return decoded
 

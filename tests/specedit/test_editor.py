@@ -246,9 +246,9 @@ def test_the_answer_ends_where_the_context_does(replay, monkeypatch):
     editor = replay(NEW, max_length=40)
     extend, lengths = editor.target.extend, []
 
-    def watched(tokens, last_only=False):
+    def watched(tokens, *options, **named):
         lengths.append(editor.target.length + len(tokens))
-        return extend(tokens, last_only)
+        return extend(tokens, *options, **named)
 
     monkeypatch.setattr(editor.target, "extend", watched)
     generation = editor.generate(list(range(30)), prediction=NEW, max_new_tokens=1000)

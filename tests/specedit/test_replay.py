@@ -19,7 +19,7 @@ TOKENS = st.lists(st.integers(0, 5), min_size=1, max_size=40)
 
 
 def request(prompt, reference=()):
-    return Request(prompt, ["reference"], lambda text: list(reference))
+    return Request(prompt, ["reference"], lambda text: list(reference), str)
 
 
 def planner():
@@ -49,7 +49,7 @@ def test_a_replay_makes_the_passes_of_live_decoding(tiny):
     live, stats = HFTarget(tiny("llama"), "tiny"), Statistics()
     options = {"max_tokens": 60, "ends": lambda token: False, "stats": stats}
     steps = decode(live, request(prompt), Sampler(Sampling(), prompt), planner(), **options)
-    answer = [token for tokens, _ in steps for token in tokens]
+    answer = [token for tokens in steps for token in tokens]
     for target in (live, CountingTarget(COST)):
         again = replay(target, request(prompt), answer, planner())
         assert again.target_calls == stats.target_calls

@@ -21,16 +21,16 @@ class Die:
     name = "die"
     max_length = None
     eos_token_ids = frozenset()
-    can_rollback = True
+    can_rollback = can_branch = True
     length = 0
 
     def reset(self):
         pass
 
-    def extend(self, tokens, last_only=False):
+    def extend(self, tokens, parents=None, last_only=False):
         return LOGITS.expand(1 if last_only else len(tokens), -1)
 
-    def rollback(self, count):
+    def keep(self, path):
         pass
 
 
@@ -44,7 +44,7 @@ class Sighted(Proposer):
         self.text = [t if self.rng.random() < right else (t + 1) % 8 for t in answer]
 
     def propose(self, history, limit):
-        return Draft(self.text[len(history) - 1 :][: min(limit, 16)], match=9)
+        return [Draft(self.text[len(history) - 1 :][: min(limit, 16)], match=9)]
 
 
 def chi_square(tokens, probabilities):

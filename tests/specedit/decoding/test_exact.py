@@ -31,7 +31,29 @@ class Fixed(Proposer):
         self.text, self.prompt_length = list(text), prompt_length
 
     def propose(self, history, limit):
-        return Draft(self.text[len(history) - self.prompt_length :][:limit], match=9)
+        return [Draft(self.text[len(history) - self.prompt_length :][:limit], match=9)]
+
+
+class Rivals(Fixed):
+    """Drafts that part from the text after some tokens, and the text itself."""
+
+    name = "rivals"
+
+    def propose(self, history, limit):
+        [right] = super().propose(history, limit)
+        parts = [[*right.tokens[:n], (right.tokens[n] + 1) % 29, 3] for n in range(min(3, len(right.tokens)))]
+        return [Draft(tokens[:limit], match=9) for tokens in parts] + [right]
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.9, presence_penalty=0.5, seed=4)])
+def test_a_tree_of_rivals_changes_nothing(tiny, run, kind, sampling):
+    target, prompt, stats = HFTarget(tiny(kind)), some_prompt(0), Statistics()
+    plain = run(target, prompt, sampling=sampling)
+    # The third token is another one, so that paths end and begin in the middle of the tree.
+    for text in (plain, [*plain[:2], (plain[2] + 1) % 29, *plain[3:]]):
+        assert run(target, prompt, [Rivals(text, 40)], sampling, stats=stats) == plain
+    assert max(stats.drafted_at.values()) > stats.target_calls  # there were trees
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -125,7 +147,7 @@ def test_a_wrong_draft_costs_no_token(run):
 def test_a_draft_beyond_the_limit_is_cut(run):
     class Greedy(Fixed):
         def propose(self, history, limit):
-            return Draft(self.text[len(history) - self.prompt_length :], match=9)
+            return [Draft(self.text[len(history) - self.prompt_length :], match=9)]
 
     answer = list(range(20))
     assert run(ReplayTarget(answer, 29), [28], [Greedy(answer, 1)], max_tokens=5) == answer[:5]
@@ -151,7 +173,7 @@ def test_a_proposer_of_ones_own_needs_one_method(tiny, generate, run):
         name = "echo"
 
         def propose(self, history, limit):
-            return Draft(list(history[-limit:]))
+            return [Draft(list(history[-limit:]))]
 
     model = tiny("llama")
     assert run(HFTarget(model), [1, 2, 3], [Echo()]) == generate(model, [1, 2, 3], 60)

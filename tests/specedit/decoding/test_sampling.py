@@ -4,7 +4,14 @@ import torch
 from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from specedit.decoding.sampling import Sampler, Uniforms
-from specedit.types import Sampling, SpecEditError
+from specedit.types import Sampling, SpecEditError, Tree
+
+
+def draw(sampler, logits, answer, *drafts):
+    tree = Tree()
+    for draft in drafts:
+        tree.add("", draft)
+    return sampler.draw(logits, answer, tree)[0]
 
 
 def test_a_position_keeps_its_number_however_it_is_asked_for():
@@ -19,8 +26,16 @@ def test_seeds_differ():
 
 def test_greedy_takes_the_argmax_up_to_the_first_disagreement():
     logits = torch.eye(5)[[3, 1, 4, 2]]
-    assert Sampler(Sampling(), [0]).draw(logits, [], [3, 1, 0]) == [3, 1, 4]
-    assert Sampler(Sampling(), [0]).draw(logits, [], [3, 1, 4]) == [3, 1, 4, 2]
+    assert draw(Sampler(Sampling(), [0]), logits, [], [3, 1, 0]) == [3, 1, 4]
+    assert draw(Sampler(Sampling(), [0]), logits, [], [3, 1, 4]) == [3, 1, 4, 2]
+
+
+def test_another_branch_is_taken_where_the_first_one_ends():
+    tree = Tree()
+    tree.add("a", [1, 2, 3])
+    tree.add("b", [1, 4, 0, 2])  # follows position 1, and stands at positions 4 to 6
+    logits = torch.eye(5)[[1, 4, 0, 0, 0, 3, 0]]
+    assert Sampler(Sampling(), [0]).draw(logits, [], tree) == ([1, 4, 0, 3], [0, 1, 4, 5])
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 40])
@@ -30,8 +45,8 @@ def test_a_block_is_drawn_as_its_positions_would_be_alone(length):
     sampling = Sampling(temperature=0.9, top_p=0.95, frequency_penalty=0.3, repetition_penalty=1.2, seed=3)
     alone: list[int] = []
     for row in logits:
-        alone += Sampler(sampling, [1, 2]).draw(row[None], alone, [])
-    assert Sampler(sampling, [1, 2]).draw(logits, [], alone[:-1]) == alone
+        alone += draw(Sampler(sampling, [1, 2]), row[None], alone, [])
+    assert draw(Sampler(sampling, [1, 2]), logits, [], alone[:-1]) == alone
 
 
 def test_a_draw_inverts_the_cdf_of_the_warped_distribution():
@@ -49,36 +64,36 @@ def test_a_draw_inverts_the_cdf_of_the_warped_distribution():
     cdf = scores.softmax(-1).double().cumsum(-1)[0].numpy()
     for t in range(100):
         expected = int(np.searchsorted(cdf, Uniforms(9)(t, 1)[0] * cdf[-1], side="right"))
-        assert Sampler(sampling, [0]).draw(logits, [0] * t, []) == [expected]
+        assert draw(Sampler(sampling, [0]), logits, [0] * t, []) == [expected]
 
 
 def test_presence_and_frequency_count_the_answer_and_not_the_prompt():
     logits = torch.tensor([[5.0, 4.9, 0.0]])
     once = Sampling(presence_penalty=0.2)
-    assert Sampler(once, prompt=[0, 0, 0]).draw(logits, [], []) == [0]
-    assert Sampler(once, prompt=[0]).draw(logits, [0], []) == [1]
+    assert draw(Sampler(once, prompt=[0, 0, 0]), logits, [], []) == [0]
+    assert draw(Sampler(once, prompt=[0]), logits, [0], []) == [1]
     often = Sampling(frequency_penalty=0.06)
-    assert Sampler(often, prompt=[0]).draw(logits, [0], []) == [0]
-    assert Sampler(often, prompt=[0]).draw(logits, [0, 0], []) == [1]
+    assert draw(Sampler(often, prompt=[0]), logits, [0], []) == [0]
+    assert draw(Sampler(often, prompt=[0]), logits, [0, 0], []) == [1]
 
 
 def test_penalties_count_the_accepted_draft_before_a_position_and_nothing_after():
     logits = torch.tensor([[5.0, 4.9, 0.0]]).expand(3, 3)
     sampling = Sampling(presence_penalty=0.2)
     # 0 is penalised after it was written, then 1 is too and 0 is ahead again.
-    assert Sampler(sampling, [2]).draw(logits, [], [0, 1]) == [0, 1, 0]
+    assert draw(Sampler(sampling, [2]), logits, [], [0, 1]) == [0, 1, 0]
     # The rejected 2 leaves no trace.
-    assert Sampler(sampling, [2]).draw(logits, [], [2, 1]) == [0]
+    assert draw(Sampler(sampling, [2]), logits, [], [2, 1]) == [0]
 
 
 def test_logit_bias_is_added():
     logits = torch.tensor([[1.0, 0.0, 0.0]])
-    assert Sampler(Sampling(logit_bias={2: 1.5}), [0]).draw(logits, [], []) == [2]
+    assert draw(Sampler(Sampling(logit_bias={2: 1.5}), [0]), logits, [], []) == [2]
 
 
 def test_logit_bias_for_no_token_says_which_there_are():
     with pytest.raises(SpecEditError, match="from 0 to 2"):
-        Sampler(Sampling(logit_bias={3: 1.0}), [0]).draw(torch.zeros(1, 3), [], [])
+        draw(Sampler(Sampling(logit_bias={3: 1.0}), [0]), torch.zeros(1, 3), [], [])
 
 
 @pytest.mark.parametrize(
@@ -100,8 +115,8 @@ def test_settings_out_of_range_are_named(wrong):
 
 def test_settings_may_be_whole_numbers():
     logits = torch.tensor([[1.0, 0.0, 0.0]])
-    assert Sampler(Sampling(logit_bias={2: 5}), [0]).draw(logits, [], []) == [2]
-    assert len(Sampler(Sampling(temperature=1), [0]).draw(logits, [], [])) == 1
+    assert draw(Sampler(Sampling(logit_bias={2: 5}), [0]), logits, [], []) == [2]
+    assert len(draw(Sampler(Sampling(temperature=1), [0]), logits, [], [])) == 1
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -109,10 +124,10 @@ def test_settings_may_be_whole_numbers():
 def test_logits_that_overflow_are_an_error_and_no_token(temperature, value):
     logits = torch.tensor([[0.0, value, 0.0]])
     with pytest.raises(SpecEditError, match="bfloat16"):
-        Sampler(Sampling(temperature=temperature), [0]).draw(logits, [], [])
+        draw(Sampler(Sampling(temperature=temperature), [0]), logits, [], [])
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_logits_that_overflow_after_a_wrong_guess_do_not_matter(temperature):
     logits = torch.tensor([[100.0, 0.0, 0.0], [float("nan")] * 3])
-    assert Sampler(Sampling(temperature=temperature), [0]).draw(logits, [], [1]) == [0]
+    assert draw(Sampler(Sampling(temperature=temperature), [0]), logits, [], [1]) == [0]

@@ -17,7 +17,7 @@ def test_a_rollback_leaves_no_trace(tiny, kind, before, wrong):
     target.reset()
     target.extend(context)
     target.extend([7] * wrong)
-    target.rollback(wrong)
+    target.keep([])
     assert target.length == before
     torch.testing.assert_close(target.extend([1, 2, 3]), expected)
 
@@ -27,7 +27,7 @@ def test_a_part_of_a_block_can_be_kept(tiny, kind):
     target = HFTarget(tiny(kind))
     target.extend(list(range(20)))
     target.extend([1, 2, 3, 9, 9, 9])
-    target.rollback(3)
+    target.keep(range(3))
     kept = target.extend([4])
 
     target.reset()
@@ -35,18 +35,56 @@ def test_a_part_of_a_block_can_be_kept(tiny, kind):
     torch.testing.assert_close(target.extend([4]), kept)
 
 
+# 1 ─ 2 ─ 3
+#  └─ 4 ─ 5
+TREE, PARENTS = [1, 2, 3, 4, 5], [0, 1, 0, 3]
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_a_branch_scores_as_it_would_alone(tiny, monkeypatch, kind, attention):
+    model = tiny(kind)
+    monkeypatch.setattr(model.config, "_attn_implementation", attention)
+    target = HFTarget(model)
+    assert target.can_branch
+    for path in ([0, 1, 2], [0, 3, 4]):
+        target.reset()
+        target.extend(list(range(20)))
+        rows = target.extend([TREE[position] for position in path])
+        after = target.extend([7])
+
+        target.reset()
+        target.extend(list(range(20)))
+        torch.testing.assert_close(target.extend(TREE, PARENTS)[path], rows)
+        target.keep(path)
+        assert target.length == 23
+        torch.testing.assert_close(target.extend([7]), after)
+
+
+def test_models_that_cannot_verify_trees_say_so(tiny):
+    assert not HFTarget(tiny("gemma3")).can_branch  # sliding windows
+    assert not HFTarget(tiny("jamba")).can_branch
+
+
+def test_a_model_that_does_not_mind_the_mask_is_found_out(tiny, monkeypatch):
+    target = HFTarget(tiny("llama"))
+    forward = target.model.forward
+    monkeypatch.setattr(target.model, "forward", lambda attention_mask=None, **options: forward(**options))
+    assert not target.can_branch
+
+
 def test_only_the_latest_tokens_can_be_rolled_back(tiny):
     target = HFTarget(tiny("gemma3"))
     target.extend(list(range(20)))
     target.extend([1, 2])
     with pytest.raises(ValueError, match="latest 2"):
-        target.rollback(3)
+        target.keep(range(3))
 
 
 def test_a_rollback_of_nothing_changes_nothing(tiny):
     target = HFTarget(tiny("gemma3"))
     target.extend(list(range(20)))
-    target.rollback(0)
+    target.keep(range(20))
     assert target.length == 20
 
 
