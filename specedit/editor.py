@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
 from specedit import models
 from specedit.decoding.cost import CostCurve
-from specedit.decoding.encode import Messages, encode_chat, encode_text
+from specedit.decoding.encode import Messages, decode_text, encode_chat, encode_text
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner, agreeing
 from specedit.decoding.sampling import Sampler
@@ -21,6 +22,7 @@ from specedit.editing.answer import closing_stop, extract
 from specedit.editing.checks import Problem, check
 from specedit.editing.diff import unified
 from specedit.editing.prompt import EditPrompt, build_prompt
+from specedit.editing.references import found_in
 from specedit.editing.source import SourceFile
 from specedit.paths import cache_folder
 from specedit.proposers import DEFAULT, Request, create, find
@@ -99,6 +101,11 @@ class SpecEditor:
             self._cost = CostCurve.cached(self.target, cache_folder() / "costs")
         return self._cost
 
+    def forget(self) -> None:
+        """Let no later answer profit from earlier ones: what proposers kept of their texts is gone."""
+        for proposer in self._proposers:
+            proposer.forget()
+
     def generate(self, prompt: Messages | Sequence[int], **options) -> Generation:
         """The whole answer to a chat or a run of token ids. The options are those of `stream`."""
         return self.stream(prompt, **options).result
@@ -122,7 +129,8 @@ class SpecEditor:
             prompt: `{"role": ..., "content": ...}` messages, or token ids.
             prefill: what the answer to a chat is made to begin with; it is not part of the answer.
             prediction: the text that the answer is expected to be, roughly.
-            references: other texts that it may repeat.
+            references: other texts that it may repeat; without these and a prediction, the files that the
+                messages show.
             sampling: how tokens are drawn; greedy by default.
             stop: the answer ends before the first of these strings.
             max_new_tokens: the longest answer; by default what the context holds.
@@ -134,10 +142,14 @@ class SpecEditor:
         """
         ids = self._encode(prompt, prefill)
         limit = self._limit(ids, max_new_tokens)
+        known = [prediction or "", *references]
+        if not any(known):
+            known = found_in([message for message in prompt if not isinstance(message, int)])
         request = Request(
             prompt=ids,
-            references=[text for text in (prediction, *references) if text],
+            references=[text for text in known if text],
             encode=self._encode_text,
+            decode=partial(decode_text, self.tokenizer),
         )
         if speculate:
             self.calibrate()
@@ -229,7 +241,7 @@ class SpecEditor:
 
     def _pieces(
         self,
-        steps: Iterator[tuple[list[int], str]],
+        steps: Iterator[list[int]],
         answer: TextStream,
         sampler: Sampler,
         prompt: list[int],

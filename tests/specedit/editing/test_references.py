@@ -1,0 +1,47 @@
+import pytest
+
+from specedit.editing.references import found_in, unnumbered
+
+FILE = "def load(path):\n    return open(path).read()\n"
+OTHER = "class Loader:\n    '''Loads and loads and loads.'''\n"
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        f"Change this:\n```python\n{FILE}```\nplease",
+        f"Change this:\n~~~~\n{FILE}~~~~",
+        f"<file path='a.py'>\n{FILE}</file>",
+        f"See <code>{FILE}</code>.",
+        "```\n" + "".join(f"{n:6}\t{line}\n" for n, line in enumerate(FILE.splitlines(), 1)) + "```",
+    ],
+)
+def test_a_file_is_found_in_the_prompt(prompt):
+    assert found_in([user(prompt)]) == [FILE]
+
+
+def test_what_a_tool_said_is_one():
+    assert found_in([user("Read it."), {"role": "tool", "content": FILE}]) == [FILE]
+
+
+def test_the_latest_comes_first_and_each_once():
+    messages = [user(f"```\n{FILE}```\n```\n{OTHER}```"), user(f"```\n{FILE}```")]
+    assert found_in(messages) == [FILE, OTHER]
+
+
+@pytest.mark.parametrize("prompt", ["", "Say hello.", "```\nshort\n```", "```\nnever closed " + "x" * 50])
+def test_where_there_is_none_none_is_found(prompt):
+    assert found_in([user(prompt)]) == []
+
+
+@pytest.mark.parametrize("text", ["1: one\n3: three\n", "1: one\nno number\n", "{\n1: 2,\n2: 3}\n", "", "\n"])
+def test_numbers_that_do_not_count_up_belong_to_the_text(text):
+    assert unnumbered(text) == text
+
+
+def test_numbers_may_begin_anywhere():
+    assert unnumbered("  9→a\n 10→  b") == "a\n  b"
