@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import click
 from tqdm import tqdm
+from transformers import PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -27,14 +29,16 @@ from specedit.replay import count, fewest_passes
 
 FILE = RESULTS / "count.json"
 INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on the pairs of
-`bench/corpus` in every form, counted with the {curve} cost curve of `bench/count.py`. A perfect copier
-drafts the longest run that occurs anywhere before.
+`bench/corpus` in every form, counted with the {curve} cost curve of `bench/count.py`. Each answer is met
+without memory of the others, but in one column, where they are a client's answers one after the other. A
+perfect copier drafts the longest run that occurs anywhere before.
 """
 # Seconds for 1, 2, 4, … 256 tokens: SmolLM2-135M on two cores of an AMD EPYC with AVX512-BF16, torch 2.13.0.
 CURVES = {
     "float32": (0.040, 0.042, 0.048, 0.062, 0.071, 0.096, 0.149, 0.253, 0.460),
     "bfloat16": (0.027, 0.027, 0.0275, 0.028, 0.035, 0.043, 0.063, 0.107, 0.200),
 }
+REMEMBERING = "all, remembering"
 ASKED = "Make the change that the next release makes."
 
 
@@ -69,31 +73,36 @@ def main(curve: str, chosen: str, limit: int | None) -> None:
     pairs = load()
     if limit:
         pairs = pairs[:: max(1, len(pairs) // limit)][:limit]
-    ways = {name: [name] for name in DEFAULT} | {"all": list(DEFAULT)}
-    cost = FixedCost(CURVES[curve])
-    planners = {way: Planner(create(names), cost) for way, names in ways.items()}
-    rows: list[dict] = []
     forms = [form for form in FORMS if form in chosen.split(",")]
-    for pair, form, request, answer in tqdm(cases(pairs, tokenizer, forms)):
-        if len(answer) < 2:
-            continue
-        entry = {
-            "language": pair.language,
-            "path": pair.path,
-            "form": form,
-            "tokens": len(answer),
-            "ways": {},
-        }
-        for way, planner in planners.items():
-            stats = count(request, answer, planner, cost)
-            entry["ways"][way] = {"passes": stats.target_calls, "seconds": stats.verify}
-        passes = fewest_passes(request, answer)
-        entry["ways"]["perfect copier"] = {"passes": passes}
-        rows.append(entry)
+    with ProcessPoolExecutor() as pool:
+        counted = pool.map(count_form, [(form, pairs, tokenizer, curve) for form in forms])
+        rows = [entry for entries in tqdm(counted, "forms", len(forms)) for entry in entries]
     shown = table(rows, CURVES[curve][0])
     if not limit:
         keep(FILE, {"curve": curve, "rows": rows}, f"{INTRODUCTION.format(curve=curve)}\n{shown}\n")
     click.echo(shown)
+
+
+def count_form(work: tuple[str, list[Pair], PreTrainedTokenizerBase, str]) -> list[dict]:
+    """An entry for every pair in one form."""
+    form, pairs, tokenizer, curve = work
+    cost = FixedCost(CURVES[curve])
+    ways = {name: [name] for name in DEFAULT} | {"all": DEFAULT, REMEMBERING: DEFAULT}
+    planners = {way: Planner(create(names), cost) for way, names in ways.items()}
+    entries = []
+    for pair, _, request, answer in cases(pairs, tokenizer, [form]):
+        if len(answer) < 2:
+            continue
+        about = {"language": pair.language, "path": pair.path, "form": form, "tokens": len(answer)}
+        counts = {}
+        for way, planner in planners.items():
+            if way != REMEMBERING:
+                planner.forget()
+            stats = count(request, answer, planner, cost)
+            counts[way] = {"passes": stats.target_calls, "seconds": stats.verify}
+        counts["perfect copier"] = {"passes": fewest_passes(request, answer)}
+        entries.append(about | {"ways": counts})
+    return entries
 
 
 def table(rows: list[dict], plain: float) -> str:

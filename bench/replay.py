@@ -155,6 +155,7 @@ def main(
         for turn in range(repeats):
             ways.forget()
             for entry, (pair, form, request, answer) in zip(result["edits"], listed, strict=True):
+                ways.forget_texts()  # the same edit may have come in another form
                 for way in Random(f"{turn} {pair.path} {form}").sample(order, len(order)):
                     progress.update(task, description=f"{pair.path}: {form}, {way}", refresh=True)
                     tokens, run = ways.run(way, request, len(answer), Forced(answer))

@@ -117,6 +117,11 @@ class Ways:
         """Start with planners that have learnt nothing."""
         self._planners = {way: self._planner(way) for way in ("specedit", "nothing")}
 
+    def forget_texts(self) -> None:
+        """Let no answer profit from the texts of earlier ones."""
+        for planner in self._planners.values():
+            planner.forget()
+
     def run(
         self,
         way: str,

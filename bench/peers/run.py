@@ -107,6 +107,7 @@ def drafters(listed: dict, limit: int | None) -> tuple[list[dict], dict[str, str
     planner = Planner(create(DEFAULT), cost)
     found = []
     for pair, form, request, answer in tqdm(chosen, "specedit"):
+        planner.forget()  # as peers do
         stats = count(request, answer, planner, cost)
         ways = {
             "**specedit**": {"passes": stats.target_calls, "seconds": stats.verify},

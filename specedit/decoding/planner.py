@@ -69,6 +69,11 @@ class Planner:
         for proposer in list(self._proposers):
             self._guard(proposer, proposer.start, request)
 
+    def forget(self) -> None:
+        """Let no later answer profit from the texts of earlier ones. How often whom to believe is kept."""
+        for proposer in self._proposers:
+            proposer.forget()
+
     def propose(self, history: Sequence[int], limit: int) -> Tree:
         """The at most `limit` tokens to verify next; none when no draft pays."""
         limit = min(limit, MAX_DRAFT)

@@ -88,6 +88,29 @@ def test_a_proposer_that_fails_is_left_out_and_the_answer_goes_on():
     assert plan.propose([0], 9).tokens == [1] * 9
 
 
+def test_to_forget_reaches_every_proposer():
+    class Keeper(Silent):
+        kept = True
+
+        def forget(self):
+            self.kept = False
+
+    keepers = Keeper(), Keeper()
+    planner(FLAT, *keepers).forget()
+    assert not any(keeper.kept for keeper in keepers)
+
+
+def test_a_proposer_that_does_not_return_drafts_is_left_out():
+    class Single(Proposer):
+        name = "single"
+
+        def propose(self, history, limit):
+            return Draft([1] * limit)
+
+    with pytest.warns(UserWarning, match="Proposer single failed"):
+        assert planner(FLAT, Single()).propose([0], 9) == Tree()
+
+
 @pytest.mark.parametrize("no_token", [-1, 9])
 def test_a_draft_ends_before_an_id_that_is_no_token(no_token):
     class Stray(Proposer):
