@@ -10,6 +10,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ from bench.corpus import FORMS, Pair, load
 from bench.markdown import RESULTS, head, keep, row
 from specedit import default_model
 from specedit.decoding.cost import FixedCost
-from specedit.decoding.encode import encode_chat, encode_text
+from specedit.decoding.encode import decode_text, encode_chat, encode_text
 from specedit.decoding.planner import Planner
 from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import count, fewest_passes
@@ -56,7 +57,9 @@ def cases(
             form = FORMS[name]
             messages = [{"role": "user", "content": f"{form.prompt_text(pair)}\n{ASKED}"}]
             prompt = encode_chat(tokenizer, messages, "")
-            request = Request(prompt, [pair.before] if pair.before else [], encode, tokenizer.decode)
+            request = Request(
+                prompt, [pair.before] if pair.before else [], encode, partial(decode_text, tokenizer)
+            )
             found.append((pair, name, request, encode(form.answer(pair))))
     return found
 

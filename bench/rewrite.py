@@ -13,6 +13,7 @@ import json
 import shlex
 import sys
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import click
@@ -25,7 +26,7 @@ from bench.markdown import RESULTS, keep
 from bench.rewrite_report import report
 from bench.ways import Ways
 from specedit import Sampling, SpecEditError, SpecEditor
-from specedit.decoding.encode import encode_text
+from specedit.decoding.encode import decode_text, encode_text
 from specedit.decoding.planner import agreeing
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.text import TextStream
@@ -64,7 +65,7 @@ class Bench:
             answer.take()  # as an editor does that shows the answer
             return done
 
-        request = Request(prompt, [edit.text], self._encode, self.tokenizer.decode)
+        request = Request(prompt, [edit.text], self._encode, partial(decode_text, self.tokenizer))
         return self.ways.run(way, request, limit, Sampler(sampling, prompt), ends)
 
     def _encode(self, text: str) -> list[int]:

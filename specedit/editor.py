@@ -103,8 +103,8 @@ class SpecEditor:
 
     def forget(self) -> None:
         """Let no later answer profit from earlier ones: what proposers kept of their texts is gone."""
-        for proposer in self._proposers:
-            proposer.forget()
+        if self._planner:
+            self._planner.forget()
 
     def generate(self, prompt: Messages | Sequence[int], **options) -> Generation:
         """The whole answer to a chat or a run of token ids. The options are those of `stream`."""

@@ -119,9 +119,10 @@ class Tree:
             end += 1
         return end
 
-    def depths(self) -> list[int]:
-        """How many drafted tokens stand before each."""
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(depths[parent - 1] + 1 if parent else 0)
-        return depths
+
+def depths(parents: Sequence[int]) -> list[int]:
+    """How many positions of a tree stand before position 0, 1, …, if these are the parents of 1, 2, …"""
+    found = [0]
+    for parent in parents:
+        found.append(found[parent] + 1)
+    return found

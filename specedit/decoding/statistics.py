@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
-from specedit.types import Tree
+from specedit.types import Tree, depths
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Statistics:
         accepted = path[1 : emitted + 1]
         self.drafted.update(tree.names)
         self.accepted.update(tree.names[position - 1] for position in accepted)
-        self.drafted_at.update(tree.depths())
+        self.drafted_at.update(depth - 1 for depth in depths(tree.parents)[1:])
         self.accepted_at.update(range(len(accepted)))
 
     def as_dict(self) -> dict:

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from specedit.types import SpecEditError
+from specedit.types import SpecEditError, depths
 
 
 class HFTarget:
@@ -132,12 +132,11 @@ class HFTarget:
         """The model's options for a tree: what each token sees, and at which distance."""
         size = 1 + len(parents)
         sees = torch.eye(size, dtype=torch.bool)
-        depths = torch.zeros(1, size, dtype=torch.long)
         for position, parent in enumerate(parents, start=1):
             sees[position] |= sees[parent]
-            depths[0, position] = depths[0, parent] + 1
         hidden = torch.finfo(self.model.dtype).min
         mask = torch.zeros(1, 1, size, self.length + size, dtype=self.model.dtype)
         mask[0, 0, :, self.length :].masked_fill_(~sees, hidden)
+        positions = self.length + torch.tensor([depths(parents)])
         device = self.model.device
-        return {"attention_mask": mask.to(device), "position_ids": (self.length + depths).to(device)}
+        return {"attention_mask": mask.to(device), "position_ids": positions.to(device)}

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from specedit.types import depths
+
 
 class ReplayTarget:
     """Draws the tokens of `answer` one after the other, whatever stands before them (see `Target`).
@@ -41,11 +43,8 @@ class ReplayTarget:
         self, tokens: Sequence[int], parents: Sequence[int] | None = None, last_only: bool = False
     ) -> Tensor:
         self._prompt = self._prompt or len(tokens)
-        depths = [0]
-        for parent in range(len(tokens) - 1) if parents is None else parents:
-            depths.append(depths[parent] + 1)
         logits = torch.zeros(len(tokens), self.vocab_size)
-        for row, depth in enumerate(depths):
+        for row, depth in enumerate(range(len(tokens)) if parents is None else depths(parents)):
             at = self.length + depth + 1 - self._prompt
             if 0 <= at < len(self.answer):
                 logits[row, self.answer[at]] = 100.0
