@@ -10,7 +10,6 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import click
@@ -23,8 +22,9 @@ from bench.corpus import FORMS, Pair, load
 from bench.markdown import RESULTS, head, keep, row
 from specedit import default_model
 from specedit.decoding.cost import FixedCost
-from specedit.decoding.encode import decode_text, encode_chat, encode_text
+from specedit.decoding.encode import encode_chat, encode_text, make_request
 from specedit.decoding.planner import Planner
+from specedit.editing.languages import language_of
 from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import count, fewest_passes
 
@@ -48,19 +48,15 @@ def cases(
 ) -> list[tuple[Pair, str, Request, list[int]]]:
     """Each pair in each of these forms: what the proposers may know, and the token ids of the answer."""
 
-    def encode(text: str) -> list[int]:
-        return encode_text(tokenizer, text)
-
     found = []
     for pair in pairs:
         for name in forms:
             form = FORMS[name]
             messages = [{"role": "user", "content": f"{form.prompt_text(pair)}\n{ASKED}"}]
             prompt = encode_chat(tokenizer, messages, "")
-            request = Request(
-                prompt, [pair.before] if pair.before else [], encode, partial(decode_text, tokenizer)
-            )
-            found.append((pair, name, request, encode(form.answer(pair))))
+            references = [pair.before] if pair.before else []
+            request = make_request(tokenizer, prompt, references, language_of(pair.path))
+            found.append((pair, name, request, encode_text(tokenizer, form.answer(pair))))
     return found
 
 

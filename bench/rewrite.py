@@ -13,7 +13,6 @@ import json
 import shlex
 import sys
 from datetime import date
-from functools import partial
 from pathlib import Path
 
 import click
@@ -26,12 +25,12 @@ from bench.markdown import RESULTS, keep
 from bench.rewrite_report import report
 from bench.ways import Ways
 from specedit import Sampling, SpecEditError, SpecEditor
-from specedit.decoding.encode import decode_text, encode_text
+from specedit.decoding.encode import encode_text, make_request
 from specedit.decoding.planner import agreeing
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.text import TextStream
 from specedit.editing import build_prompt
-from specedit.proposers import Request
+from specedit.editing.languages import language_of
 
 SAMPLED = ("plain", "specedit")
 WAYS = ("plain", "specedit", "nothing", "wrong", "transformers", "lookup")
@@ -65,7 +64,7 @@ class Bench:
             answer.take()  # as an editor does that shows the answer
             return done
 
-        request = Request(prompt, [edit.text], self._encode, partial(decode_text, self.tokenizer))
+        request = make_request(self.tokenizer, prompt, [edit.text], language_of(edit.name))
         return self.ways.run(way, request, limit, Sampler(sampling, prompt), ends)
 
     def _encode(self, text: str) -> list[int]:

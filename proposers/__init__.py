@@ -21,7 +21,7 @@ from typing import ClassVar
 from specedit.types import Draft, SpecEditError
 
 GROUP = "specedit.proposers"
-DEFAULT = ("predicted", "ngram")
+DEFAULT = ("structural", "predicted", "ngram")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,14 @@ class Request:
         references: texts that the answer may repeat, the most likely one first.
         encode: turns text into token ids of the target's vocabulary.
         decode: turns them back into text.
+        language: of the first reference, as written after a code fence; "" if it is not known.
     """
 
     prompt: Sequence[int]
     references: Sequence[str]
     encode: Callable[[str], list[int]]
     decode: Callable[[Sequence[int]], str]
+    language: str = ""
 
 
 class Proposer(ABC):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
 from specedit import models
 from specedit.decoding.cost import CostCurve
-from specedit.decoding.encode import Messages, decode_text, encode_chat, encode_text
+from specedit.decoding.encode import Messages, encode_chat, encode_text, make_request
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner, agreeing
 from specedit.decoding.sampling import Sampler
@@ -21,11 +20,12 @@ from specedit.decoding.text import TextStream
 from specedit.editing.answer import closing_stop, extract
 from specedit.editing.checks import Problem, check
 from specedit.editing.diff import unified
+from specedit.editing.languages import language_of
 from specedit.editing.prompt import EditPrompt, build_prompt
 from specedit.editing.references import found_in
 from specedit.editing.source import SourceFile
 from specedit.paths import cache_folder
-from specedit.proposers import DEFAULT, Request, create, find
+from specedit.proposers import DEFAULT, create, find
 from specedit.results import EditResult, Generation, Stream
 from specedit.targets import Target
 from specedit.targets.hf import HFTarget
@@ -117,6 +117,7 @@ class SpecEditor:
         prefill: str = "",
         prediction: str | None = None,
         references: Sequence[str] = (),
+        language: str = "",
         sampling: Sampling = GREEDY,
         stop: Sequence[str] = (),
         max_new_tokens: int | None = None,
@@ -131,6 +132,7 @@ class SpecEditor:
             prediction: the text that the answer is expected to be, roughly.
             references: other texts that it may repeat; without these and a prediction, the files that the
                 messages show.
+            language: of the prediction or the first reference, as written after a code fence.
             sampling: how tokens are drawn; greedy by default.
             stop: the answer ends before the first of these strings.
             max_new_tokens: the longest answer; by default what the context holds.
@@ -144,13 +146,10 @@ class SpecEditor:
         limit = self._limit(ids, max_new_tokens)
         known = [prediction or "", *references]
         if not any(known):
-            known = found_in([message for message in prompt if not isinstance(message, int)])
-        request = Request(
-            prompt=ids,
-            references=[text for text in known if text],
-            encode=self._encode_text,
-            decode=partial(decode_text, self.tokenizer),
-        )
+            found = found_in([message for message in prompt if not isinstance(message, int)])
+            known = [file.text for file in found]
+            language = found[0].language if found else ""
+        request = make_request(self.tokenizer, ids, [text for text in known if text], language)
         if speculate:
             self.calibrate()
         self._turn += 1
@@ -219,6 +218,7 @@ class SpecEditor:
             ids,
             prediction=source.text,
             references=list((references or {}).values()),
+            language=language_of(shown),
             sampling=sampling,
             stop=[closing_stop(prompt.fence), *stop],
             max_new_tokens=size + size // 2 + 256 if max_new_tokens is None else max_new_tokens,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import PurePath
 from statistics import median
 
-from specedit.decoding.encode import decode_text, encode_chat, encode_text
+from specedit.decoding.encode import encode_chat, encode_text, make_request
 from specedit.decoding.planner import Planner
 from specedit.decoding.statistics import Statistics
 from specedit.editing.diff import share_of_new_lines
+from specedit.editing.languages import language_of
 from specedit.editing.prompt import build_prompt
 from specedit.editor import SpecEditor
 from specedit.history import PastEdit
@@ -109,7 +109,7 @@ class Meter:
         prompt = encode_chat(self._tokenizer, asked.messages, asked.prefill)
         newline = "" if edit.after.endswith("\n") else "\n"
         references = [edit.before] if edit.before else []
-        request = Request(prompt, references, self._text, partial(decode_text, self._tokenizer))
+        request = make_request(self._tokenizer, prompt, references, language_of(edit.path))
         return request, self._text(f"{edit.after}{newline}{asked.fence}")
 
     def _text(self, text: str) -> list[int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
+from specedit.proposers import Request
 from specedit.types import SpecEditError
 
 Messages = Sequence[Mapping[str, str]]
@@ -20,6 +22,15 @@ def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 def decode_text(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
     """The text of token ids, control tokens included. Bytes that are no whole character become U+FFFD."""
     return str(tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
+
+
+def make_request(
+    tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int], references: Sequence[str], language: str = ""
+) -> Request:
+    """What proposers may know before an answer: the prompt's token ids, texts that the answer may repeat, and
+    the language of the first of these."""
+    encode, decode = partial(encode_text, tokenizer), partial(decode_text, tokenizer)
+    return Request(prompt, references, encode, decode, language)
 
 
 def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill: str) -> list[int]:

@@ -98,11 +98,15 @@ class Planner:
         """The most tokens a second that verifying some of these brings, and how much of each that takes."""
         offers = sorted(offers, key=lambda offer: -offer.chances[0])
         for number, offer in enumerate(offers):
+            fork = None
             for earlier in offers[:number]:  # where both begin alike, the tokens are the earlier one's
                 common = agreeing(earlier.tokens, offer.tokens)
                 shared = earlier.chances[:common]
                 np.maximum(shared, offer.chances[:common], out=shared)
-                offer.shared = max(offer.shared, common)
+                if common >= offer.shared:
+                    offer.shared, fork = common, earlier
+            if fork:
+                _part(fork, offer)
         chances = np.concatenate([offer.chances[offer.shared :] for offer in offers]) ** _CAUTION
         owners = np.repeat(np.arange(len(offers)), [len(o.tokens) - o.shared for o in offers])
         likeliest = np.argsort(-chances, kind="stable")[:limit]
@@ -161,6 +165,17 @@ class _Offer:
     rates: _Rates
     chances: np.ndarray
     shared: int = 0
+
+
+def _part(a: _Offer, b: _Offer) -> None:
+    """At most one of two drafts is right where they part, as often as what they share at best."""
+    at = b.shared
+    if at < min(len(a.tokens), len(b.tokens)):
+        whole = a.chances[at - 1] if at else 1.0
+        both = a.chances[at] + b.chances[at]
+        if both > whole:
+            a.chances[at:] *= whole / both
+            b.chances[at:] *= whole / both
 
 
 class _Rates:

@@ -4,20 +4,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
-_TAGGED = re.compile(r"<(code|content|document|file|file_contents?|source)\b[^>]*>\n?(.*?)</\1>", re.DOTALL)
+from specedit.editing.languages import language_of
+
+_FENCED = re.compile(
+    r"^ {0,3}(?P<fence>`{3,}|~{3,}) *(?P<hint>[^\s`]*)[^\n]*\n(?P<text>.*?)^ {0,3}(?P=fence)",
+    re.MULTILINE | re.DOTALL,
+)
+_TAGGED = re.compile(
+    r"<(?P<tag>code|content|document|file|file_contents?|source)\b"
+    r"(?:[^>]*?(?P<hint>[\w/-]+\.\w+))?[^>]*>\n?(?P<text>.*?)</(?P=tag)>",
+    re.DOTALL,
+)
 # As `cat -n` and agents' tools number lines.
 _NUMBER = re.compile(r"^ *(\d+)(?:\t|\||→|: ?)", re.MULTILINE)
 _SHORTEST = 40  # letters
 
 
-def found_in(messages: Iterable[Mapping[str, str]]) -> list[str]:
+class File(NamedTuple):
+    """A file, or part of one, in a chat.
+
+    Attributes:
+        text: without line numbers.
+        language: as `language_of` gives it, "" if the chat does not say.
+    """
+
+    text: str
+    language: str
+
+
+def found_in(messages: Iterable[Mapping[str, str]]) -> list[File]:
     """Fenced blocks, what stands in tags like `<file>`, and results of tools: the latest first, each once,
     without line numbers.
     """
-    found = [text for message in messages for text in _parts(message)]
-    return [text for text in dict.fromkeys(map(unnumbered, reversed(found))) if len(text) >= _SHORTEST]
+    found = [file for message in messages for file in _parts(message)]
+    latest: dict[str, File] = {}
+    for file in reversed(found):
+        if len(file.text) >= _SHORTEST:
+            latest.setdefault(file.text, file)
+    return list(latest.values())
 
 
 def unnumbered(text: str) -> str:
@@ -29,10 +55,11 @@ def unnumbered(text: str) -> str:
     return _NUMBER.sub("", text)
 
 
-def _parts(message: Mapping[str, str]) -> Iterator[str]:
+def _parts(message: Mapping[str, str]) -> Iterator[File]:
     text = message["content"]
     parts = [*_FENCED.finditer(text), *_TAGGED.finditer(text)]
     for part in sorted(parts, key=re.Match.start):
-        yield part[2]
+        hint = part["hint"] or ""  # a language or the name of a file
+        yield File(unnumbered(part["text"]), language_of(hint if "." in hint else f"_.{hint}"))
     if message["role"] == "tool" and not parts:
-        yield text
+        yield File(unnumbered(text), "")

@@ -7,7 +7,7 @@ from specedit.types import SpecEditError
 
 
 def test_the_built_in_proposers_are_entry_points():
-    assert {"ngram", "predicted"} <= set(available())
+    assert {"ngram", "predicted", "structural"} <= set(available())
 
 
 def test_names_make_new_proposers_in_that_order():
@@ -15,7 +15,7 @@ def test_names_make_new_proposers_in_that_order():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(SpecEditError, match=r"no proposer “magic”.*ngram, predicted"):
+    with pytest.raises(SpecEditError, match=r"no proposer “magic”.*ngram, predicted, structural"):
         create(["magic"])
 
 

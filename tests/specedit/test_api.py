@@ -49,7 +49,7 @@ def test_the_console_script_is_the_command_line():
 
 
 def test_proposers_are_found_by_their_own_names():
-    for name in ("ngram", "predicted"):
+    for name in ("ngram", "predicted", "structural"):
         (proposer,) = proposers.create([name])
         assert proposer.name == name
         assert isinstance(proposer, proposers.Proposer)

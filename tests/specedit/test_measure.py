@@ -66,7 +66,7 @@ def test_says_whether_it_pays(measure, history):
 def test_json_has_every_edit_and_way(measure, history):
     report = json.loads(measure("--json").out)
     assert [edit["path"] for edit in report["edits"]] == ["add.py"] * 4
-    assert set(report["ways"]) == {"predicted,ngram", "predicted", "ngram"}
+    assert set(report["ways"]) == {"structural,predicted,ngram", "structural", "predicted", "ngram"}
     for edit in report["edits"]:
         assert edit["fewest_passes"] <= min(way["target_calls"] for way in edit["ways"].values())
 

@@ -14,7 +14,7 @@ from specedit.targets.hf import HFTarget
 from specedit.targets.replay import ReplayTarget
 from specedit.types import Draft, Sampling
 
-PROPOSERS = ("predicted", "ngram")
+PROPOSERS = ("structural", "predicted", "ngram")
 
 
 def some_prompt(seed: int) -> list[int]:

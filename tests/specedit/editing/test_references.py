@@ -10,6 +10,10 @@ def user(content):
     return {"role": "user", "content": content}
 
 
+def texts(messages) -> list[str]:
+    return [file.text for file in found_in(messages)]
+
+
 @pytest.mark.parametrize(
     "prompt",
     [
@@ -21,16 +25,31 @@ def user(content):
     ],
 )
 def test_a_file_is_found_in_the_prompt(prompt):
-    assert found_in([user(prompt)]) == [FILE]
+    assert texts([user(prompt)]) == [FILE]
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing", "language"),
+    [
+        ("```python\n", "```", "python"),
+        ("```py title=x\n", "```", "python"),
+        ("```src/app.ts\n", "```", "typescript"),
+        ("<file path='src/a.rs'>", "</file>", "rust"),
+        ("<file>", "</file>", ""),
+        ("```\n", "```", ""),
+    ],
+)
+def test_so_is_its_language(opening, closing, language):
+    assert found_in([user(opening + FILE + closing)])[0].language == language
 
 
 def test_what_a_tool_said_is_one():
-    assert found_in([user("Read it."), {"role": "tool", "content": FILE}]) == [FILE]
+    assert texts([user("Read it."), {"role": "tool", "content": FILE}]) == [FILE]
 
 
 def test_the_latest_comes_first_and_each_once():
     messages = [user(f"```\n{FILE}```\n```\n{OTHER}```"), user(f"```\n{FILE}```")]
-    assert found_in(messages) == [FILE, OTHER]
+    assert texts(messages) == [FILE, OTHER]
 
 
 @pytest.mark.parametrize("prompt", ["", "Say hello.", "```\nshort\n```", "```\nnever closed " + "x" * 50])

@@ -1,0 +1,121 @@
+"""The rest of the old file with the changes made that the answer has begun, or was asked, to make."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rapidfuzz import fuzz
+
+from specedit.editing.languages import grammar_of
+from specedit.proposers import Proposer, Request
+from specedit.proposers.rules import Rule, Rules
+from specedit.types import Draft
+
+_LARGEST = 1 << 18  # letters of a text that is followed: parsing it is not to be noticed
+_SHORTEST = 3  # letters that a line needs to be found by
+_NEARBY = 4  # lines among which the one is sought that a new line replaces
+_ALIKE = 65  # in percent, how much it must have in common with that one
+_ENOUGH = 48  # drafted tokens that are left when no more are drafted
+_LETTERS = 4  # a token has about as many
+# "rename a to b", "`a` -> `b`", "replace a by b"
+_ASKED = re.compile(
+    r"(?<![\w.])`?(\w+)(?:\(\))?[`'\"]?\s*(?:\b(?:to|into|with|by|as)\b|->|=>|→)\s*[`'\"]?(\w+)"
+)
+
+
+class StructuralProposer(Proposer):
+    """Follows the answer line by line through the first reference and drafts the lines to come as the rules
+    have them that its changes so far, and the names in its instruction, make.
+
+    The text is tokenised from the letter on where the answer stands.
+    """
+
+    name = "structural"
+
+    def start(self, request: Request) -> None:
+        self._request = request
+        self._seen = self._begin = len(request.prompt)
+        self._cut = 0  # letters of the token at `_begin` that belong to the line before
+        self._line = 0  # the next one of the reference
+        self._match = 0  # tokens since the answer was last elsewhere
+        self._ahead: list[int] = []
+        self._rules: Rules | None = None
+        self._kind = ""
+        old = request.references[0] if request.references else ""
+        if not 0 < len(old) <= _LARGEST:
+            return
+        self._rules = Rules(old, grammar_of(request.language))
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
+        for number, line in enumerate(self._rules.lines):
+            self._places[line].append(number)
+        names = set(re.findall(r"\w+", old))
+        for a, b in _ASKED.findall(request.decode(request.prompt).replace(old, "")):
+            if a in names and b not in names:
+                self._rules.rename(a, b)
+
+    def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
+        if self._rules is None:
+            return []
+        try:
+            return self._follow(self._rules, history, limit)
+        except RecursionError:  # some files nest deeper than Python can follow
+            self._rules = None
+            return []
+
+    def _follow(self, rules: Rules, history: Sequence[int], limit: int) -> list[Draft]:
+        new = list(history[self._seen :])
+        self._seen = len(history)
+        self._match += len(new)
+        self._ahead = self._ahead[len(new) :] if self._ahead[: len(new)] == new else []
+        *finished, begun = self._request.decode(history[self._begin :])[self._cut :].split("\n")
+        for line in finished:
+            self._finish(rules, line)
+        if finished:
+            self._begin = len(history)
+            while len(rest := self._request.decode(history[self._begin :])) < len(begun):
+                self._begin -= 1
+            self._cut = len(rest) - len(begun)
+        if len(self._ahead) < _ENOUGH:
+            self._ahead = self._draft(rules, begun, limit)
+        return [Draft(self._ahead[:limit], self._match, self._kind)] if self._ahead else []
+
+    def _finish(self, rules: Rules, line: str) -> None:
+        """The answer has written a line."""
+        if self._line < len(rules.lines):
+            rules.judge(self._line, line)
+            if line in (rules.lines[self._line], rules.expected(self._line)[0]):
+                self._line += 1
+                return
+        self._match = 0
+        self._ahead = []
+        places = self._places.get(line, [])
+        if places and len(line.strip()) >= _SHORTEST:
+            after = bisect_left(places, self._line)
+            near = places[max(after - 1, 0) : after + 1]
+            self._line = min(near, key=lambda number: abs(number - self._line)) + 1
+            return
+        near = range(self._line, min(self._line + _NEARBY, len(rules.lines)))
+        alike = {number: fuzz.ratio(rules.lines[number], line) for number in near}
+        if alike and alike[likest := max(alike, key=alike.__getitem__)] > _ALIKE:
+            rules.learn(likest, line)
+            self._line = likest + 1
+
+    def _draft(self, rules: Rules, begun: str, limit: int) -> list[int]:
+        """The rest of the line that the answer has begun and of those that follow, if rules change them."""
+        text, used = "", list[Rule]()
+        for number in range(self._line, len(rules.lines)):
+            if len(text) > len(begun) + _LETTERS * limit:
+                break
+            line, changed = rules.expected(number)
+            text += line + "\n"
+            used = used or changed
+            if number == self._line and not line.startswith(begun):
+                return []
+        if not used:
+            return []
+        sure = min(rule.right - rule.wrong for rule in used)
+        self._kind = "new" if sure <= 0 else "proven"
+        return self._request.encode(text[len(begun) :])[:limit]

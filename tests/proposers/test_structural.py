@@ -1,0 +1,69 @@
+from specedit.proposers import Request
+from specedit.proposers.structural import StructuralProposer
+
+OLD = """\
+import os
+
+def load(path):
+    return os.open(path)
+
+def main():
+    return load("a") or load("b")
+"""
+
+
+def expected(answer: str, instruction: str = "", reference: str = OLD, limit: int = 40) -> str:
+    """What is expected after an answer; letters are the tokens."""
+
+    def encode(text):
+        return [ord(letter) for letter in text]
+
+    def decode(tokens):
+        return "".join(map(chr, tokens))
+
+    prompt = encode(f"{instruction}\n{reference}")
+    proposer = StructuralProposer()
+    proposer.start(Request(prompt, [reference], encode, decode, "python"))
+    drafts = proposer.propose(prompt, limit)
+    for end in range(1, len(answer) + 1):
+        drafts = proposer.propose(prompt + encode(answer[:end]), limit)
+    return decode(drafts[0].tokens) if drafts else ""
+
+
+def test_what_changed_before_changes_in_the_lines_to_come():
+    answer = OLD[: OLD.index("return load")].replace("load", "read")
+    assert expected(answer).startswith('return read("a") or read("b")\n')
+
+
+def test_it_goes_on_from_the_middle_of_a_word():
+    answer = OLD[: OLD.index("return load")].replace("load", "read") + "return re"
+    assert expected(answer).startswith('ad("a") or read("b")\n')
+
+
+def test_the_instruction_is_read():
+    for asked in (
+        "Rename load to read.",
+        "rename `load` -> `read`",
+        "Replace 'load' by 'read'",
+        "load() to read()",
+    ):
+        assert expected("import os\n\ndef ", asked).startswith("read(path):\n")
+
+
+def test_what_no_rule_changes_is_left_to_others():
+    assert expected("import os\n\ndef ") == ""
+
+
+def test_lines_may_be_inserted_deleted_and_repeated():
+    begun = "# New.\n\nimport os\n\ndef read(path):\n    return os.open(path)\n\n# Also new.\n\ndef main():\n"
+    assert expected(begun).startswith('    return read("a")')
+
+
+def test_nothing_is_expected_after_the_end():
+    assert expected(OLD.replace("load", "read") + "more") == ""
+
+
+def test_an_empty_a_huge_and_a_deep_reference_do_no_harm():
+    deep = "x = " + "(" * 3000 + "old" + ")" * 3000 + "\ny = old\n"
+    for reference in ("", "old = 1\n" * 50_000, deep):
+        assert expected("new = 1\n", "rename old to new", reference) in ("", "new = 1\n" * 5)
