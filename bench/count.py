@@ -40,7 +40,6 @@ CURVES = {
     "bfloat16": (0.027, 0.027, 0.0275, 0.028, 0.035, 0.043, 0.063, 0.107, 0.200),
 }
 REMEMBERING = "all, remembering"
-ASKED = "Make the change that the next release makes."
 
 
 def cases(
@@ -52,7 +51,7 @@ def cases(
     for pair in pairs:
         for name in forms:
             form = FORMS[name]
-            messages = [{"role": "user", "content": f"{form.prompt_text(pair)}\n{ASKED}"}]
+            messages = [{"role": "user", "content": f"{form.prompt_text(pair)}\n{pair.instruction}"}]
             prompt = encode_chat(tokenizer, messages, "")
             references = [pair.before] if pair.before else []
             request = make_request(tokenizer, prompt, references, language_of(pair.path))

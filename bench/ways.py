@@ -206,7 +206,7 @@ class Ways:
             "model": self.target.name.split()[0],
             "dtype": str(self.target.model.dtype).removeprefix("torch."),
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
             "python": platform.python_version(),
@@ -221,7 +221,7 @@ def _times(begin: float, arrivals: list[float]) -> dict:
     return {"seconds": seconds, "first": arrivals[0] - begin, "between": between}
 
 
-def _processor() -> str:
+def processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -7,18 +7,26 @@
             return [Draft(list(history[-limit:]))]
 
 Name the class in the entry-point group `specedit.proposers` of your package and it can be used by that name.
-A proposer may be wrong as often as it likes: it costs time, never correctness.
+A proposer may be wrong as often as it likes: it costs time, never correctness. It is made with what users
+write after its name and a colon, if they do.
 """
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from specedit.types import Draft, SpecEditError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+    from specedit.targets import Target
 
 GROUP = "specedit.proposers"
 DEFAULT = ("structural", "predicted", "ngram")
@@ -34,6 +42,10 @@ class Request:
         encode: turns text into token ids of the target's vocabulary.
         decode: turns them back into text.
         language: of the first reference, as written after a code fence; "" if it is not known.
+        client: who asks. What one client's texts teach is not to be seen in another's answers, not even by
+            how fast they come.
+        draw: the token that the target would draw from logits [1, vocab] after the tokens of an answer so
+            far. Drafts that are drawn like that agree most often. None takes the likeliest.
     """
 
     prompt: Sequence[int]
@@ -41,6 +53,8 @@ class Request:
     encode: Callable[[str], list[int]]
     decode: Callable[[Sequence[int]], str]
     language: str = ""
+    client: str = ""
+    draw: Callable[[Tensor, Sequence[int]], int] | None = None
 
 
 class Proposer(ABC):
@@ -48,9 +62,18 @@ class Proposer(ABC):
 
     Attributes:
         name: the name users switch it on by.
+        slow: whether drafting takes time that counts. It is then asked only where that is expected to pay.
     """
 
     name: ClassVar[str]
+    slow: ClassVar[bool] = False
+
+    def join(self, target: Target, tokenizer: PreTrainedTokenizerBase) -> None:  # noqa: B027
+        """An editor takes this proposer on to draft for its model.
+
+        Raises:
+            SpecEditError: it cannot, for a reason that the user can put right.
+        """
 
     def start(self, request: Request) -> None:  # noqa: B027 (most proposers need no more than the history)
         """A new answer begins. Forget the last one, or keep what may help the same client's next one."""
@@ -80,7 +103,7 @@ def find(names: Iterable[str]) -> list[EntryPoint]:
         SpecEditError: no installed package has a proposer of that name.
     """
     known = {point.name: point for point in entry_points(group=GROUP)}
-    chosen = list(names)
+    chosen = [name.partition(":")[0] for name in names]
     for name in chosen:
         if name not in known:
             raise SpecEditError(f"There is no proposer “{name}”: choose from {', '.join(available())}.")
@@ -88,12 +111,24 @@ def find(names: Iterable[str]) -> list[EntryPoint]:
 
 
 def create(names: Iterable[str]) -> list[Proposer]:
-    """New proposers by name.
+    """New proposers by name, or by name, colon and argument.
 
     Raises:
-        SpecEditError: no installed package has a proposer of that name, or it does not import.
+        SpecEditError: no installed package has a proposer of that name, it does not import, or it does not
+            take that argument.
     """
-    return [_load(point)() for point in find(names)]
+    chosen = list(names)
+    return [_create(point, name) for name, point in zip(chosen, find(chosen), strict=True)]
+
+
+def _create(point: EntryPoint, name: str) -> Proposer:
+    proposer, (_, colon, argument) = _load(point), name.partition(":")
+    try:
+        inspect.signature(proposer).bind(*[argument] * bool(colon))
+    except TypeError:
+        advice = "takes no argument" if colon else f"needs an argument, as in {point.name}:…"
+        raise SpecEditError(f"The proposer “{point.name}” {advice}.") from None
+    return proposer(argument) if colon else proposer()
 
 
 def _load(point: EntryPoint) -> type[Proposer]:

@@ -24,15 +24,15 @@ class NgramProposer(Proposer):
 
     The suffix link of the automaton's last state stands for the longest suffix of the history that occurred
     before, so each token costs amortised O(1), however long the context is. The continuations are counted
-    over all answers since the last `forget`, so a client's next file profits from the last one.
+    over all answers of one client since the last `forget`, so its next file profits from the last one.
 
     Args:
-        memory: bytes that the counts may take.
+        memory: bytes that the counts may take, of all clients together.
     """
 
     name = "ngram"
 
-    def __init__(self, memory: int = 64 << 20) -> None:
+    def __init__(self, *, memory: int = 64 << 20) -> None:
         self._continuations = _Continuations(memory // _CONTEXT_BYTES)
 
     def forget(self) -> None:
@@ -45,6 +45,7 @@ class NgramProposer(Proposer):
         self._end = [0]  # where an occurrence ends: index of the token after it
         self._last = 0
         self._seen = 0
+        self._continuations.client = request.client
 
     def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
         for end in range(self._seen, len(history)):
@@ -113,11 +114,15 @@ class _Continuations:
 
     Args:
         most: contexts that are kept; those that were of no use for longest go first.
+
+    Attributes:
+        client: whose are counted and ranked. Nothing is learnt from another's.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._counts: OrderedDict[tuple[int, ...], dict[int, int]] = OrderedDict()
+        self._counts: OrderedDict[tuple[str | int, ...], dict[int, int]] = OrderedDict()
+        self.client = ""
 
     def clear(self) -> None:
         self._counts.clear()
@@ -126,7 +131,7 @@ class _Continuations:
         """Count history[end] as what followed the tokens before it."""
         for order in _ORDERS:
             if order <= end:
-                counts = self._counts.setdefault(tuple(history[end - order : end]), {})
+                counts = self._counts.setdefault((self.client, *history[end - order : end]), {})
                 counts[history[end]] = counts.get(history[end], 0) + 1
         while len(self._counts) > self._most:
             self._counts.popitem(last=False)
@@ -136,9 +141,9 @@ class _Continuations:
         counted, and the tokens, as far as each mostly followed those before it."""
         offered = set[int]()
         for order in _ORDERS:
-            context = tuple(history[-order:])
+            context = (self.client, *history[-order:])
             counts = self._counts.get(context)
-            if not counts or len(context) < order:
+            if not counts or len(history) < order:
                 continue
             self._counts.move_to_end(context)
             total = sum(counts.values())
@@ -163,7 +168,7 @@ class _Continuations:
     def _mostly(self, recent: Sequence[int]) -> int | None:
         """The token that followed more than half the time after the longest context that was counted."""
         for order in _ORDERS:
-            if counts := self._counts.get(tuple(recent[-order:])):
+            if counts := self._counts.get((self.client, *recent[-order:])):
                 token = max(counts, key=counts.__getitem__)
                 return token if 2 * counts[token] > sum(counts.values()) else None
         return None

@@ -88,7 +88,7 @@ def model_options(command: Callable) -> Callable:
             default=",".join(DEFAULT),
             show_default=True,
             callback=or_usage_error(proposer_names),
-            help="Who guesses, by name.",
+            help="Who guesses, by name. draft_model:MODEL adds a small model for novel text.",
         ),
         click.option(
             "--dtype",

@@ -71,7 +71,8 @@ class Draft:
     Attributes:
         tokens: the expected token ids, nearest first; empty when there is nothing to propose.
         match: how many tokens of the history agreed with the source just before this draft: the evidence
-            behind it. The planner measures what it is worth, so a proposer needs no probabilities.
+            behind it. The planner measures what it is worth, so a proposer needs no probabilities. What was
+            not found but computed has the most.
         kind: how the proposer came to it, where that makes a difference: each kind is measured apart.
     """
 

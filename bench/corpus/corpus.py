@@ -32,6 +32,7 @@ class Pair:
         path: its path in the package, without the folder that names the release.
         before: its text with "\\n" newlines; "" if it is new.
         after: its text in the newer release.
+        instruction: what a model would be told.
     """
 
     language: str
@@ -39,6 +40,7 @@ class Pair:
     path: str
     before: str
     after: str
+    instruction: str = "Make the change that the next release makes."
 
 
 def load(seed: int = 0, folder: Path | None = None) -> list[Pair]:
@@ -50,6 +52,21 @@ def load(seed: int = 0, folder: Path | None = None) -> list[Pair]:
     Raises:
         SpecEditError: a package cannot be fetched.
     """
+    sample = []
+    found = everything(folder)
+    for language, size in SAMPLE.items():
+        # One generator a language, so that a new package does not change the sample of the others.
+        sample += choose(found[language], size, f"{seed} {language}")
+    return sample
+
+
+def choose(pairs: list[Pair], size: int, seed: str) -> list[Pair]:
+    """At most so many of them, in their order."""
+    return [pairs[at] for at in sorted(Random(seed).sample(range(len(pairs)), min(size, len(pairs))))]
+
+
+def everything(folder: Path | None = None) -> dict[str, list[Pair]]:
+    """All pairs, by language, in a settled order. Arguments and errors are those of `load`."""
     import tomllib  # Python 3.11; tests that import this module are collected with 3.10 too
 
     listed = [
@@ -65,14 +82,9 @@ def load(seed: int = 0, folder: Path | None = None) -> list[Pair]:
         old, new = (_texts(folder / name) for name, _ in releases)
         for pair in _pairs(language, package, old, new):
             found[pair.language].append(pair)
-
-    sample = []
-    for language, size in SAMPLE.items():
-        # One generator a language, so that a new package does not change the sample of the others.
-        pairs = sorted(found[language], key=lambda pair: (pair.package, pair.path))
-        chosen = Random(f"{seed} {language}").sample(range(len(pairs)), min(size, len(pairs)))
-        sample += [pairs[at] for at in sorted(chosen)]
-    return sample
+    for pairs in found.values():
+        pairs.sort(key=lambda pair: (pair.package, pair.path))
+    return found
 
 
 def _pairs(language: str, package: str, old: dict[str, str], new: dict[str, str]) -> Iterator[Pair]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -25,12 +26,15 @@ def decode_text(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> st
 
 
 def make_request(
-    tokenizer: PreTrainedTokenizerBase, prompt: Sequence[int], references: Sequence[str], language: str = ""
+    tokenizer: PreTrainedTokenizerBase,
+    prompt: Sequence[int],
+    references: Sequence[str],
+    language: str = "",
+    **about: Any,
 ) -> Request:
-    """What proposers may know before an answer: the prompt's token ids, texts that the answer may repeat, and
-    the language of the first of these."""
+    """What proposers may know before an answer to a prompt of these token ids (see `Request`)."""
     encode, decode = partial(encode_text, tokenizer), partial(decode_text, tokenizer)
-    return Request(prompt, references, encode, decode, language)
+    return Request(prompt, references, encode, decode, language, **about)
 
 
 def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill: str) -> list[int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from operator import itemgetter
+from time import perf_counter
 from typing import TypeVar
 
 import numpy as np
@@ -32,6 +34,8 @@ _STRENGTH = np.array([min(m, _STRONGEST).bit_length() for m in range(_STRONGEST 
 # overestimated; and a token that is probably wrong, when it is right, would mostly have come cheaply with the
 # next step. Found on the JavaScript, TypeScript, Rust and C edits of `bench`, under three cost curves.
 _CAUTION = 2
+_SLOW_DRAFT = 16  # tokens that a slow proposer is asked for at most
+_TIMED = 8  # its latest drafts: the fastest says how long a token takes
 
 R = TypeVar("R")
 
@@ -48,7 +52,7 @@ class Planner:
     al. 2024, arXiv 2406.17276.)
 
     Args:
-        proposers: asked at every step.
+        proposers: asked at every step; slow ones where what they drafted so far says that it pays.
         cost: seconds to score n tokens with this target.
     """
 
@@ -57,6 +61,7 @@ class Planner:
         self._proposers = list(proposers)
         self._offers: list[_Offer] = []
         self._rates: dict[tuple[str, str, int], _Rates] = {}
+        self._times: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_TIMED))
 
     def start(self, request: Request, vocab_size: int, branching: bool) -> None:
         """A new answer begins, of token ids below `vocab_size`.
@@ -67,6 +72,8 @@ class Planner:
         self._vocab_size = vocab_size
         self._branching = branching
         for proposer in list(self._proposers):
+            if proposer.slow:  # it is not asked any more after bad luck, but may have better luck now
+                self._rates.pop((proposer.name, "", 0), None)
             self._guard(proposer, proposer.start, request)
 
     def forget(self) -> None:
@@ -78,12 +85,12 @@ class Planner:
         """The at most `limit` tokens to verify next; none when no draft pays."""
         limit = min(limit, MAX_DRAFT)
         self._offers = []
-        for proposer in list(self._proposers) if limit else ():
-            self._offers += self._guard(proposer, self._ask, proposer, history, limit) or []
-        choices = [self._offers] if self._branching else [[offer] for offer in self._offers]
+        for proposer in sorted(self._proposers, key=lambda proposer: proposer.slow) if limit else ():
+            asked = self._worth(proposer, limit) if proposer.slow else limit
+            if asked:
+                self._offers += self._guard(proposer, self._ask, proposer, history, asked) or []
         tree = Tree()
-        plans = [self._best(offers, limit) for offers in choices if offers]
-        for offer, length in max(plans, key=itemgetter(0))[1] if plans else ():
+        for offer, length in self._plan(limit)[1]:
             tree.add(offer.name, offer.tokens[:length])
         return tree
 
@@ -93,6 +100,22 @@ class Planner:
         for offer in self._offers:
             right = agreeing(offer.tokens, emitted)
             offer.rates.learn(offer.match, right, right < min(len(offer.tokens), len(emitted)))
+
+    def _worth(self, proposer: Proposer, limit: int) -> int:
+        """How many tokens to ask a slow proposer for; 0 where what the others offer brings more."""
+        limit = min(limit, _SLOW_DRAFT)
+        rates = self._rates.setdefault((proposer.name, "", 0), _Rates(rank=0))
+        chances = rates.chances(_STRONGEST, limit) ** _CAUTION
+        drafting = min(self._times[proposer.name], default=0.0) * np.arange(1, limit + 1)
+        paces = (1 + np.cumsum(chances)) / (drafting + self.cost(limit + 1)[1:])
+        best = int(paces.argmax())
+        return best + 1 if paces[best] > max(self._plan(limit)[0], 1 / self.cost(1)[0]) else 0
+
+    def _plan(self, limit: int) -> tuple[float, list[tuple[_Offer, int]]]:
+        """The most tokens a second that the offers bring, and how much of which are to be verified for it."""
+        choices = [self._offers] if self._branching else [[offer] for offer in self._offers]
+        plans = [self._best(offers, limit) for offers in choices if offers]
+        return max(plans, key=itemgetter(0), default=(0.0, []))
 
     def _best(self, offers: list[_Offer], limit: int) -> tuple[float, list[tuple[_Offer, int]]]:
         """The most tokens a second that verifying some of these brings, and how much of each that takes."""
@@ -129,7 +152,11 @@ class Planner:
     def _ask(self, proposer: Proposer, history: Sequence[int], limit: int) -> list[_Offer]:
         """What the proposer offers."""
         offers, ranks = [], Counter[str]()
-        for draft in proposer.propose(history, limit):
+        begun = perf_counter()
+        drafts = proposer.propose(history, limit)
+        if proposer.slow and drafts and drafts[0].tokens:
+            self._times[proposer.name].append((perf_counter() - begun) / len(drafts[0].tokens))
+        for draft in drafts:
             kind = (proposer.name, draft.kind, ranks[draft.kind])
             ranks[draft.kind] += 1
             if tokens := self._tokens(draft, limit):

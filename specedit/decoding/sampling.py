@@ -107,6 +107,11 @@ class Sampler:
             self.logprobs += rows.gather(1, _ids(drawn, rows).unsqueeze(1)).squeeze(1).tolist()
         return drawn, path
 
+    def preview(self, logits: Tensor, answer: Sequence[int]) -> int:
+        """The token that these logits, float [1, vocab], would have drawn after `answer`: for drafts that are
+        made by the same rule. Negative where the logits overflow."""
+        return self._draw_rows(logits, answer, [], 0)[0]
+
     def _drawn(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> list[int]:
         """Up to the first token that differs from the draft, or one more when all of it agrees."""
         drawn: list[int] = []

@@ -99,6 +99,17 @@ class HFTarget:
         self.length -= forgotten
         self._latest = 0
 
+    def rewind(self, count: int) -> None:
+        """Forget the last `count` tokens, of whichever `extend`, if `can_rewind`."""
+        self._cache.crop(-count)
+        self.length -= count
+        self._latest = 0
+
+    @property
+    def can_rewind(self) -> bool:
+        """Whether all of the context is kept. Sliding windows have dropped what a long rollback needs."""
+        return self.can_rollback and all(type(layer) is DynamicLayer for layer in self._cache.layers)
+
     @cached_property
     def can_branch(self) -> bool:
         """Whether the model minds the mask of a tree. No configuration says so for sure: it is tried out.
@@ -115,7 +126,7 @@ class HFTarget:
         except Exception:  # a model that was not made for it may fail in any way
             return False
         finally:
-            whole = all(type(layer) is DynamicLayer for layer in self._cache.layers)
+            whole = self.can_rewind
             self.reset()
         return whole and bool((branched - alone).norm() < 0.1 * (mixed - alone).norm())
 

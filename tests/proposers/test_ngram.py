@@ -121,6 +121,16 @@ def test_the_next_answer_profits_from_the_last_until_all_is_forgotten():
         assert [draft[0] for draft in ranked(proposer, "o")] == expected
 
 
+def test_clients_do_not_learn_from_one_another():
+    proposer = started()
+    for client, said in (("alice", "secret"), ("bob", "second")):
+        proposer.start(Request([], [], list, str, client=client))
+        proposer.propose(list(said.encode()), 1)
+    for client, expected in (("alice", ["r"]), ("bob", ["o"]), ("carol", [])):
+        proposer.start(Request([], [], list, str, client=client))
+        assert [draft[0] for draft in ranked(proposer, "sec")] == expected
+
+
 def test_the_memory_has_a_limit():
     proposer = NgramProposer(memory=100_000)
     proposer.start(Request([], [], list, str))

@@ -1,4 +1,5 @@
 import json
+import time
 
 import numpy as np
 import pytest
@@ -25,6 +26,21 @@ class Silent(Proposer):
 
     def propose(self, history, limit):
         return []
+
+
+class Slow(Proposer):
+    """Drafts twos, one in `seconds`."""
+
+    name = "slow"
+    slow = True
+
+    def __init__(self, seconds=0.0):
+        self.seconds, self.asked = seconds, []
+
+    def propose(self, history, limit):
+        self.asked.append(limit)
+        time.sleep(limit * self.seconds)
+        return [Draft([2] * limit, match=1 << 20)]
 
 
 def planner(cost, *proposers):
@@ -194,3 +210,35 @@ def test_a_damaged_curve_is_measured_again(tiny, tmp_path, damage):
 def test_a_folder_that_cannot_be_written_is_no_reason_to_fail(tiny, tmp_path):
     (tmp_path / "file").write_text("")
     assert len(CostCurve.cached(HFTarget(tiny("llama")), tmp_path / "file" / "costs")(256)) == 256
+
+
+def test_a_slow_proposer_is_asked_where_the_others_know_nothing():
+    slow = Slow()
+    assert after(planner(FLAT, Silent(), slow), [2] * 64, steps=5).tokens == [2] * slow.asked[-1]
+
+
+def test_a_slow_proposer_is_not_asked_where_the_others_know_better():
+    slow = Slow()
+    after(planner(FLAT, Ones(), slow), [1] * 64, steps=20)
+    assert len(slow.asked) < 5
+
+
+def test_a_slow_proposer_that_takes_longer_than_the_target_is_not_asked_again():
+    slow = Slow(seconds=0.005)
+    plan = planner([0.001] * 9, slow)
+    for _ in range(5):
+        plan.propose([0], 255)
+        plan.learn([2] * 8, 1, 0.001)
+    assert len(slow.asked) == 1
+
+
+def test_a_slow_proposer_that_was_wrong_gets_another_chance_with_the_next_answer():
+    slow = Slow()
+    plan = planner([1, 1.1, 1.2, 1.4, 1.6, 2, 3, 5, 9], slow)
+    after(plan, [1], steps=50)
+    asked = len(slow.asked)
+    plan.propose([0], 255)
+    assert len(slow.asked) == asked
+    plan.start(Request([0], [], list, str), vocab_size=9, branching=True)
+    plan.propose([0], 255)
+    assert len(slow.asked) == asked + 1
