@@ -56,6 +56,12 @@ class Request:
     client: str = ""
     draw: Callable[[Tensor, Sequence[int]], int] | None = None
 
+    def text(self, history: Sequence[int], start: int) -> str:
+        """What the tokens of a history from `start` on say. They are decoded after the one before: some
+        tokenizers drop a space at the start of a text."""
+        before = history[max(start - 1, 0) : start]
+        return self.decode([*before, *history[start:]])[len(self.decode(before)) :]
+
 
 class Proposer(ABC):
     """Base of all proposers.

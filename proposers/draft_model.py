@@ -84,7 +84,7 @@ class _Drafting(Proposer):
         """The history in the draft model's vocabulary; empty while it ends within a character."""
         if self._tokenizer is None:
             return list(history)
-        new = self._request.decode(history[self._read :])
+        new = self._request.text(history, self._read)
         if new.endswith("\ufffd"):
             return []
         self._read = len(history)

@@ -22,6 +22,7 @@ _SETTLED = 4  # agreeing tokens after which a new place is taken as where the an
 _RIVALS = 8  # cursors that are kept
 _DRAFTS = 3  # and of these, how many are drafted from
 _BACK = 2  # agreeing tokens after which what was left is taken as replaced
+_LARGEST = 1 << 19  # letters of all references that are read: more than the longest contexts hold
 _TAIL = 64  # tokens of the answer that are read to see in which form it repeats a reference
 
 
@@ -72,12 +73,17 @@ class PredictedProposer(Proposer):
 
     def start(self, request: Request) -> None:
         self._request = request
+        self._references: list[str] = []
+        room = _LARGEST
+        for reference in request.references:
+            self._references.append(reference[:room])
+            room -= len(self._references[-1])
         self._text: list[int] = []
         self._places: defaultdict[int, list[int]] = defaultdict(list)
         self._line_ends: list[int] = []
         self._regions: dict[tuple[int, str], _Region] = {}
-        self._lines = Lines(request.references)
-        for number in range(len(request.references)):
+        self._lines = Lines(self._references)
+        for number in range(len(self._references)):
             self._region(number, RAW)
         self._cursors = [_Cursor(0, 0.0, _START)]
         self._left = 0  # where the answer left the text
@@ -125,7 +131,7 @@ class PredictedProposer(Proposer):
         """This reference in this view, which is added to the text if need be."""
         if known := self._regions.get((number, view.name)):
             return known
-        tokens = self._request.encode(view.write(self._request.references[number]))
+        tokens = self._request.encode(view.write(self._references[number]))
         top, end = len(self._text), len(self._text) + len(tokens)
         self._text += [*tokens, _BOUNDARY]
         for place, token in enumerate(self._text[top:], start=top):

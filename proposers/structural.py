@@ -37,9 +37,9 @@ class StructuralProposer(Proposer):
 
     def start(self, request: Request) -> None:
         self._request = request
-        self._seen = self._begin = len(request.prompt)
-        self._cut = 0  # letters of the token at `_begin` that belong to the line before
-        self._line = 0  # the next one of the reference
+        self._seen = self._read = len(request.prompt)
+        self._begun = ""  # the line that the answer is in, as far as it has been read
+        self._line = 0  # the one of the reference that is expected there
         self._match = 0  # tokens since the answer was last elsewhere
         self._ahead: list[int] = []
         self._rules: Rules | None = None
@@ -70,16 +70,15 @@ class StructuralProposer(Proposer):
         self._seen = len(history)
         self._match += len(new)
         self._ahead = self._ahead[len(new) :] if self._ahead[: len(new)] == new else []
-        *finished, begun = self._request.decode(history[self._begin :])[self._cut :].split("\n")
+        text = self._request.text(history, self._read)
+        if text.endswith("\ufffd"):  # the answer is within a character
+            return []
+        self._read = len(history)
+        *finished, self._begun = (self._begun + text).split("\n")
         for line in finished:
             self._finish(rules, line)
-        if finished:
-            self._begin = len(history)
-            while len(rest := self._request.decode(history[self._begin :])) < len(begun):
-                self._begin -= 1
-            self._cut = len(rest) - len(begun)
         if len(self._ahead) < _ENOUGH:
-            self._ahead = self._draft(rules, begun, limit)
+            self._ahead = self._draft(rules, limit)
         return [Draft(self._ahead[:limit], self._match, self._kind)] if self._ahead else []
 
     def _finish(self, rules: Rules, line: str) -> None:
@@ -103,19 +102,16 @@ class StructuralProposer(Proposer):
             rules.learn(likest, line)
             self._line = likest + 1
 
-    def _draft(self, rules: Rules, begun: str, limit: int) -> list[int]:
+    def _draft(self, rules: Rules, limit: int) -> list[int]:
         """The rest of the line that the answer has begun and of those that follow, if rules change them."""
         text, used = "", list[Rule]()
         for number in range(self._line, len(rules.lines)):
-            if len(text) > len(begun) + _LETTERS * limit:
+            if len(text) > len(self._begun) + _LETTERS * limit:
                 break
-            line, changed = rules.expected(number)
+            line, changing = rules.expected(number)
             text += line + "\n"
-            used = used or changed
-            if number == self._line and not line.startswith(begun):
-                return []
-        if not used:
+            used = used or changing
+        if not used or not text.startswith(self._begun):
             return []
-        sure = min(rule.right - rule.wrong for rule in used)
-        self._kind = "new" if sure <= 0 else "proven"
-        return self._request.encode(text[len(begun) :])[:limit]
+        self._kind = "proven" if min(rule.right - rule.wrong for rule in used) > 0 else "new"
+        return self._request.encode(text[len(self._begun) :])[:limit]

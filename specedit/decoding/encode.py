@@ -34,7 +34,9 @@ def make_request(
 ) -> Request:
     """What proposers may know before an answer to a prompt of these token ids (see `Request`)."""
     encode, decode = partial(encode_text, tokenizer), partial(decode_text, tokenizer)
-    return Request(prompt, references, encode, decode, language, **about)
+    # Lone surrogates cannot be encoded, and no answer has them.
+    texts = [reference.encode("utf-8", "replace").decode() for reference in references]
+    return Request(prompt, texts, encode, decode, language, **about)
 
 
 def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill: str) -> list[int]:

@@ -136,3 +136,12 @@ def test_after_any_single_edit_the_cursor_is_back_once_the_context_is_unmistakab
     follows = new[agreed : agreed + 3]
     if follows and old.count(new[at + 1 : agreed]) == 1:
         assert expected(new[:agreed], old, limit=3)[0] == follows
+
+
+def test_of_enormous_references_the_beginning_is_read():
+    read = []
+    proposer = PredictedProposer()
+    huge = "x" * 10_000_000
+    proposer.start(Request([0], [huge, huge], lambda text: read.append(text) or [1], decode))
+    assert sum(map(len, read)) < 1_000_000
+    assert proposer.propose([0], 8)
