@@ -18,6 +18,7 @@ _LARGEST = 1 << 18  # letters of a text that is followed: parsing it is not to b
 _SHORTEST = 3  # letters that a line needs to be found by
 _NEARBY = 4  # lines among which the one is sought that a new line replaces
 _ALIKE = 65  # in percent, how much it must have in common with that one
+_SHORTEST_END, _LONGEST_END = 2, 24  # letters by which a place within a line is found again
 _ENOUGH = 48  # drafted tokens that are left when no more are drafted
 _LETTERS = 4  # a token has about as many
 # "rename a to b", "`a` -> `b`", "replace a by b"
@@ -103,7 +104,8 @@ class StructuralProposer(Proposer):
             self._line = likest + 1
 
     def _draft(self, rules: Rules, limit: int) -> list[int]:
-        """The rest of the line that the answer has begun and of those that follow, if rules change them."""
+        """The rest of the line that the answer has begun and of those that follow, if rules change them or
+        the answer is back within the line after it went elsewhere."""
         text, used = "", list[Rule]()
         for number in range(self._line, len(rules.lines)):
             if len(text) > len(self._begun) + _LETTERS * limit:
@@ -111,7 +113,21 @@ class StructuralProposer(Proposer):
             line, changing = rules.expected(number)
             text += line + "\n"
             used = used or changing
-        if not used or not text.startswith(self._begun):
-            return []
-        self._kind = "proven" if min(rule.right - rule.wrong for rule in used) > 0 else "new"
-        return self._request.encode(text[len(self._begun) :])[:limit]
+        if not text.startswith(self._begun):
+            text = self._resumed(text)
+        elif used:
+            self._kind = "proven" if min(rule.right - rule.wrong for rule in used) > 0 else "new"
+            text = text[len(self._begun) :]
+        else:
+            text = ""
+        return self._request.encode(text)[:limit]
+
+    def _resumed(self, expected: str) -> str:
+        """What follows in the expected line, and after it, the longest end of what the answer has begun."""
+        line, _, following = expected.partition("\n")
+        for length in range(min(len(self._begun), _LONGEST_END), _SHORTEST_END - 1, -1):
+            before, end, rest = line.partition(self._begun[-length:])
+            if end.strip() and before != line:
+                self._kind, self._match = "resumed", length
+                return f"{rest}\n{following}"
+        return ""

@@ -52,6 +52,11 @@ def test_the_instruction_is_read():
         assert expected("import os\n\ndef ", asked).startswith("read(path):\n")
 
 
+def test_a_line_goes_on_after_what_was_put_into_it():
+    answer = OLD[: OLD.index("os.open")] + "await os.o"
+    assert expected(answer).startswith("pen(path)\n\ndef main():\n")
+
+
 def test_tokenizers_may_drop_a_space_at_the_start_of_a_text():
     answer = OLD[: OLD.index('"a"')].replace("load", "read")
     assert expected(answer, stripped=" ").startswith('"a") or read("b")\n')
@@ -59,6 +64,7 @@ def test_tokenizers_may_drop_a_space_at_the_start_of_a_text():
 
 def test_what_no_rule_changes_is_left_to_others():
     assert expected("import os\n\ndef ") == ""
+    assert expected("import os\n\nclass ") == ""
 
 
 def test_lines_may_be_inserted_deleted_and_repeated():
