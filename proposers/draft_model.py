@@ -38,9 +38,9 @@ class _Drafting(Proposer):
 
     def _use(self, model: PreTrainedModel, name: str) -> None:
         draft = HFTarget(model, name)
-        if not draft.can_rewind:
+        if not draft.can_rollback:
             raise SpecEditError(
-                f"{name} cannot forget tokens at will: choose a draft model without sliding windows."
+                f"{name} keeps a state that cannot be rolled back: choose another draft model."
             )
         self._draft = draft
 
@@ -158,10 +158,6 @@ def _first_layers(model: PreTrainedModel, count: int) -> PreTrainedModel:
     base.layers = base.layers[:count]
     exit_early = _shallow(model)
     setattr(exit_early, model.base_model_prefix, base)
-    exit_early.config = base.config = copy.deepcopy(model.config)
-    base.config.num_hidden_layers = count
-    if kinds := getattr(base.config, "layer_types", None):
-        base.config.layer_types = kinds[:count]
     return exit_early
 
 

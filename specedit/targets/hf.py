@@ -9,16 +9,20 @@ from functools import cached_property
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from specedit.types import SpecEditError, depths
+from specedit.targets.packed import Context, Part, agrees, score
+from specedit.types import SpecEditError
+
+_ATTENTION = {"full_attention", "sliding_attention"}  # the kinds of layers that `packed` computes
 
 
 class HFTarget:
-    """A causal language model of transformers 5.17 to 5.24 with its key-value cache (see `Target`).
+    """A causal language model of transformers 5.17 to 5.24 (see `Target`).
 
-    Rollback crops the cache. Sliding-window layers keep what has left the window until that crop, so they can
-    be rolled back too; trees are for models without such layers. Recurrent and hybrid models can do neither.
+    Its attention is computed here (see `packed`), so that rolling back costs nothing and trees can be
+    verified. Models for which that does not work, as recurrent and hybrid ones, keep transformers' own cache
+    and are decoded plainly.
 
     Raises:
         SpecEditError: the model keeps no cache that transformers manages; later, memory runs out.
@@ -33,7 +37,7 @@ class HFTarget:
                 f"{type(model).__name__} keeps no key-value cache of transformers: choose another model."
             )
         self._cache_argument = argument
-        self._limits_logits = "logits_to_keep" in parameters
+        self.limits_logits = "logits_to_keep" in parameters
         self.model = model
         self.name = f"{name or model.config.name_or_path} {model.device} {model.dtype}"
         self.processor = (
@@ -46,30 +50,23 @@ class HFTarget:
         )
         ids = model.generation_config.eos_token_id if model.generation_config else model.config.eos_token_id
         self.eos_token_ids = frozenset([ids] if isinstance(ids, int) else ids or ())
-        self.can_rollback = not model._is_stateful and DynamicCache(config=model.config).is_croppable
         self.reset()
 
     def reset(self) -> None:
         self.length = 0
         self._latest = 0
+        self._context = Context()
         self._cache = DynamicCache(config=self.model.config)
-        if self.can_rollback:
-            self._cache.activate_past_recording()
 
     @torch.inference_mode()
     def extend(
         self, tokens: Sequence[int], parents: Sequence[int] | None = None, last_only: bool = False
     ) -> Tensor:
-        if self._latest:
-            self.keep(range(self._latest))
-        ids = torch.tensor([tokens], device=self.model.device)
-        options: dict = {self._cache_argument: self._cache, "use_cache": True}
-        if last_only and self._limits_logits:
-            options["logits_to_keep"] = 1
-        if parents is not None and list(parents) != list(range(len(parents))):
-            options |= self._tree(parents)
         try:
-            logits = self.model(input_ids=ids, **options).logits[0]
+            if self.can_rollback:
+                logits = self._scored(Part(self._context, tokens, parents, last_only))
+            else:
+                logits = self._cached(tokens, last_only)
         except (torch.OutOfMemoryError, MemoryError) as error:
             raise SpecEditError(
                 f"{self.length + len(tokens)} tokens do not fit into the memory of {self.model.device}: "
@@ -79,75 +76,48 @@ class HFTarget:
         self._latest = len(tokens)
         return logits[-1:] if last_only else logits
 
-    @torch.inference_mode()
+    def _scored(self, part: Part) -> Tensor:
+        [logits] = score(self.model, [part], self.limits_logits)
+        return logits
+
+    def _cached(self, tokens: Sequence[int], last_only: bool) -> Tensor:
+        ids = torch.tensor([tokens], device=self.model.device)
+        options = {"logits_to_keep": 1} if last_only and self.limits_logits else {}
+        options |= {self._cache_argument: self._cache, "use_cache": True}
+        return self.model(input_ids=ids, **options).logits[0]
+
     def keep(self, path: Sequence[int]) -> None:
+        if list(path) == list(range(self._latest)):
+            return
+        if not self.can_rollback:
+            raise ValueError(f"{self.name} cannot forget tokens")
         if len(path) > self._latest:
-            # A sliding window has already dropped what an older rollback would need.
             raise ValueError(f"only the latest {self._latest} tokens can be chosen from, not {len(path)}")
-        if list(path) != list(range(len(path))):
-            for layer in self._cache.layers:
-                assert isinstance(layer, DynamicLayer)  # or the model would not branch
-                for states in (layer.keys, layer.values):
-                    assert states is not None  # [1, heads, length, head size]
-                    latest = states[:, :, states.shape[2] - self._latest :]
-                    latest[:, :, : len(path)] = latest[:, :, path]
-        forgotten = self._latest - len(path)
-        if self.can_rollback:
-            # Also for 0: it is the crop that lets sliding layers drop what has left the window, and before
-            # transformers 5.24 the next forward pass fails without it.
-            self._cache.crop(-forgotten)
-        self.length -= forgotten
+        self._context.keep(path, self._latest)
+        self.length = self._context.length
         self._latest = 0
 
     def rewind(self, count: int) -> None:
-        """Forget the last `count` tokens, of whichever `extend`, if `can_rewind`."""
-        self._cache.crop(-count)
-        self.length -= count
-        self._latest = 0
+        """Forget the last `count` tokens, of whichever `extend`."""
+        self._latest = count
+        self.keep([])
 
     @property
-    def can_rewind(self) -> bool:
-        """Whether all of the context is kept. Sliding windows have dropped what a long rollback needs."""
-        return self.can_rollback and all(type(layer) is DynamicLayer for layer in self._cache.layers)
+    def can_branch(self) -> bool:
+        return self.can_rollback
 
     @cached_property
-    def can_branch(self) -> bool:
-        """Whether the model minds the mask of a tree. No configuration says so for sure: it is tried out.
-
-        A branch must score as the same tokens do alone, and not as with the other branch before it. The
-        context is lost.
-        """
-        if not self.can_rollback or self.model.config._attn_implementation not in ("sdpa", "eager"):
+    def can_rollback(self) -> bool:
+        """Whether the model computes the same with our attention as with its own. No configuration says so
+        for sure: it is tried out."""
+        config = self.model.config.get_text_config(decoder=True)
+        layers = DynamicCache(config=self.model.config).layers
+        if self.model._is_stateful or not (
+            set(getattr(config, "layer_types", None) or ()) <= _ATTENTION
+            and {type(layer) for layer in layers} <= {DynamicLayer, DynamicSlidingWindowLayer}
+        ):
             return False
         try:
-            alone = self._after([1, 2, 4, 5], path=[0, 1, 2, 3])
-            branched = self._after([1, 2, 3, 4, 5], parents=[0, 1, 1, 3], path=[0, 1, 3, 4])
-            mixed = self._after([1, 2, 3, 4, 5], path=[0, 1, 2, 3, 4])
+            return agrees(self.model, self.limits_logits)
         except Exception:  # a model that was not made for it may fail in any way
             return False
-        finally:
-            whole = self.can_rewind
-            self.reset()
-        return whole and bool((branched - alone).norm() < 0.1 * (mixed - alone).norm())
-
-    def _after(
-        self, tokens: Sequence[int], path: Sequence[int], parents: Sequence[int] | None = None
-    ) -> Tensor:
-        """float32 [1, vocab]: the logits after one token more, of these the ones on the path being kept."""
-        self.reset()
-        self.extend(tokens, parents)
-        self.keep(path)
-        return self.extend([6]).float()
-
-    def _tree(self, parents: Sequence[int]) -> dict[str, Tensor]:
-        """The model's options for a tree: what each token sees, and at which distance."""
-        size = 1 + len(parents)
-        sees = torch.eye(size, dtype=torch.bool)
-        for position, parent in enumerate(parents, start=1):
-            sees[position] |= sees[parent]
-        hidden = torch.finfo(self.model.dtype).min
-        mask = torch.zeros(1, 1, size, self.length + size, dtype=self.model.dtype)
-        mask[0, 0, :, self.length :].masked_fill_(~sees, hidden)
-        positions = self.length + torch.tensor([depths(parents)])
-        device = self.model.device
-        return {"attention_mask": mask.to(device), "position_ids": positions.to(device)}

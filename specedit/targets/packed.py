@@ -1,0 +1,250 @@
+"""Contexts of one model that are scored together: the tokens of all in one row, each seeing its own context.
+
+The layers that work token by token take the row as it is; only attention goes from context to context
+(selective batching, Yu et al. 2022, Orca). So nothing is padded, however different contexts and drafts are, a
+rollback is a smaller number, and any model may verify trees, sliding windows or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock, local
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedModel
+
+from specedit.types import depths
+
+_NAME = "specedit"
+_running = local()  # .parts: what the forward pass of this thread scores
+_alone = Lock()  # whose attention a model computes is a setting of the model, for all threads
+
+
+class Context:
+    """Keys and values of the tokens of one context, in all layers.
+
+    Attributes:
+        length: how many tokens it has.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._states: dict[tuple[int, int], Tensor] = {}  # keys and values by layer: [heads, capacity, size]
+
+    @torch.inference_mode()
+    def keep(self, path: Sequence[int], scored: int) -> None:
+        """Of the last `scored` tokens keep those at these rising indices."""
+        begin = self.length - scored
+        self.length = begin + len(path)
+        if list(path) != list(range(len(path))):
+            for states in self._states.values():
+                chosen = torch.tensor(path, device=states.device) + begin
+                states[:, begin : self.length] = states[:, chosen]
+
+    def written(self, layer: int, new: tuple[Tensor, Tensor]) -> list[Tensor]:
+        """Keys and values [heads, length + n, size] of a layer with those of n tokens more."""
+        end = self.length + new[0].shape[1]
+        found = []
+        for kind, states in enumerate(new):
+            kept = self._states.get((layer, kind))
+            if kept is None or kept.shape[1] < end:
+                heads, _, size = states.shape
+                grown = states.new_empty(heads, max(64, end + end // 2), size)
+                if kept is not None:
+                    grown[:, : self.length] = kept[:, : self.length]
+                kept = self._states[layer, kind] = grown
+            kept[:, self.length : end] = states
+            found.append(kept[:, :end])
+        return found
+
+
+class Part:
+    """What is scored of one context.
+
+    Args:
+        context: it grows by these tokens.
+        tokens: their ids.
+        parents: for each but the first the index of the one that it follows; None if each follows the last.
+        last_only: whether only the logits after the last are wanted.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        tokens: Sequence[int],
+        parents: Sequence[int] | None = None,
+        last_only: bool = False,
+    ) -> None:
+        chain = range(len(tokens) - 1)
+        self.context, self.tokens, self.last_only = context, tokens, last_only
+        self.parents = chain if parents is None else parents
+        self.is_chain = list(self.parents) == list(chain)
+        self.positions = [context.length + depth for depth in depths(self.parents)]
+        self._masks: dict[int | None, Tensor | None] = {}
+
+    def mask(self, window: int | None, device: torch.device) -> Tensor | None:
+        """bool [tokens, context + tokens]: what each token sees; None if that is all there is."""
+        if window not in self._masks:
+            self._masks[window] = self._mask(window, device)
+        return self._masks[window]
+
+    def is_causal(self, window: int | None) -> bool:
+        """Whether each token sees just those up to itself, which needs no mask."""
+        return self.is_chain and self.context.length == 0 and not self._is_far(window)
+
+    def _is_far(self, window: int | None) -> bool:
+        return window is not None and max(self.positions) >= window
+
+    def _mask(self, window: int | None, device: torch.device) -> Tensor | None:
+        before, size = self.context.length, len(self.tokens)
+        far = self._is_far(window)
+        if size == 1 and not far:
+            return None
+        sees = torch.ones(size, before + size, dtype=torch.bool)
+        if self.is_chain:
+            sees[:, before:].tril_()
+        else:
+            own = torch.eye(size, dtype=torch.bool)
+            for index, parent in enumerate(self.parents, start=1):
+                own[index] |= own[parent]
+            sees[:, before:] = own
+        if far:
+            mine = torch.tensor(self.positions)
+            theirs = torch.cat([torch.arange(before), mine])
+            sees &= mine[:, None] - theirs[None] < window
+        return sees.to(device)
+
+
+@torch.inference_mode()
+def score(model: PreTrainedModel, parts: Sequence[Part], limits_logits: bool) -> list[Tensor]:
+    """Logits [tokens, vocab], or [1, vocab], of each part after one forward pass.
+
+    Args:
+        limits_logits: whether the model takes `logits_to_keep`.
+    """
+    rows, wanted, at = [], list[int](), 0
+    for part in parts:
+        end = at + len(part.tokens)
+        rows.append(range(end - 1 if part.last_only else at, end))
+        wanted += rows[-1]
+        at = end
+    ids = torch.tensor([[token for part in parts for token in part.tokens]], device=model.device)
+    positions = torch.tensor([[place for part in parts for place in part.positions]], device=model.device)
+    options = {}
+    if limits_logits and len(wanted) < at:
+        options["logits_to_keep"] = torch.tensor(wanted, device=model.device)
+    with _attending(model, parts):
+        logits = model(input_ids=ids, position_ids=positions, use_cache=False, **options).logits[0]
+    if not options and len(wanted) < at:
+        logits = logits[wanted]
+    for part in parts:
+        part.context.length += len(part.tokens)
+    return list(logits.split([len(row) for row in rows]))
+
+
+@torch.inference_mode()
+def agrees(model: PreTrainedModel, limits_logits: bool) -> bool:
+    """Whether a tree in two passes is scored like its last branch in one pass of the model itself."""
+    context = Context()
+    score(model, [Part(context, [1, 2])], limits_logits)
+    ours = score(model, [Part(context, [3, 4, 5], parents=[0, 0])], limits_logits)[0][-1].float()
+    with _alone:
+        theirs, other = (
+            model(input_ids=torch.tensor([tokens], device=model.device), use_cache=False)
+            .logits[0, -1]
+            .float()
+            for tokens in ([1, 2, 3, 5], [1, 2, 3, 4, 5])
+        )
+    return bool((ours - theirs).norm() < 0.1 * (other - theirs).norm())
+
+
+@contextmanager
+def _attending(model: PreTrainedModel, parts: Sequence[Part]) -> Iterator[None]:
+    """The model's attention is ours meanwhile."""
+    config = model.config.get_text_config(decoder=True)
+    with _alone:
+        usual = config._attn_implementation
+        config._attn_implementation, _running.parts = _NAME, parts
+        try:
+            yield
+        finally:
+            config._attn_implementation, _running.parts = usual, None
+
+
+def _attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **kwargs,
+) -> tuple[Tensor, None]:
+    """Attention of a row: query [1, heads, total, size], key and value of its key-value heads."""
+    if not getattr(_running, "parts", None):
+        raise RuntimeError("specedit is using this model in another thread: wait until it has finished.")
+    total, heads = query.shape[2], query.shape[1]
+    out = query.new_empty(1, total, heads, value.shape[3])
+    at = 0
+    for part in _running.parts:
+        span = slice(at, at := at + len(part.tokens))
+        keys, values = part.context.written(int(module.layer_idx), (key[0, :, span], value[0, :, span]))
+        asked = query[0, :, span]
+        if softcap is not None or s_aux is not None:
+            mask = part.mask(sliding_window, query.device)
+            attended = _attend_by_hand(asked, keys, values, mask, scaling, softcap, s_aux)
+        elif part.is_causal(sliding_window):
+            attended = scaled_dot_product_attention(
+                asked[None], keys[None], values[None], is_causal=True, scale=scaling, enable_gqa=True
+            )[0]
+        else:
+            attended = _attend(asked, keys, values, part.mask(sliding_window, query.device), scaling)
+        out[0, span] = attended.transpose(0, 1)
+    return out, None
+
+
+def _attend(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scaling: float | None
+) -> Tensor:
+    """[heads, n, size] of query [heads, n, size] on keys and values [key-value heads, m, size].
+
+    Heads that share keys are taken as one with more queries, so that no key is copied.
+    """
+    heads, size = query.shape[:2]
+    shared = heads // len(keys)
+    packed = query.reshape(1, len(keys), shared * size, query.shape[2])
+    if mask is not None:
+        mask = mask.repeat(shared, 1)
+    attended = scaled_dot_product_attention(packed, keys[None], values[None], mask, scale=scaling)
+    return attended.reshape(heads, size, values.shape[2])
+
+
+def _attend_by_hand(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    scaling: float | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """The same with what no kernel of torch's knows: capped scores (Gemma 2), sinks (gpt-oss)."""
+    shared = len(query) // len(keys)
+    keys, values = (states.repeat_interleave(shared, 0) for states in (keys, values))
+    scores = query @ keys.transpose(1, 2) * (query.shape[2] ** -0.5 if scaling is None else scaling)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    if sinks is not None:  # a key that takes attention and gives nothing
+        scores = torch.cat([scores, sinks.to(scores).reshape(-1, 1, 1).expand(-1, len(query[0]), 1)], dim=-1)
+    return scores.softmax(-1, dtype=torch.float32).to(values)[..., : keys.shape[1]] @ values
+
+
+AttentionInterface.register(_NAME, _attention)
