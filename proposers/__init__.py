@@ -128,7 +128,8 @@ def create(names: Iterable[str]) -> list[Proposer]:
 
 
 def _create(point: EntryPoint, name: str) -> Proposer:
-    proposer, (_, colon, argument) = _load(point), name.partition(":")
+    proposer: Callable[..., Proposer] = load(point)
+    _, colon, argument = name.partition(":")
     try:
         inspect.signature(proposer).bind(*[argument] * bool(colon))
     except TypeError:
@@ -137,7 +138,12 @@ def _create(point: EntryPoint, name: str) -> Proposer:
     return proposer(argument) if colon else proposer()
 
 
-def _load(point: EntryPoint) -> type[Proposer]:
+def load(point: EntryPoint) -> type[Proposer]:
+    """Import a proposer.
+
+    Raises:
+        SpecEditError: it does not import.
+    """
     try:
         return point.load()
     except Exception as error:  # a broken package raises many kinds

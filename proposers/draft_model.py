@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -143,7 +143,7 @@ class EarlyExitProposer(_Drafting):
         self._layers = layers
 
     def join(self, target: Target, tokenizer: PreTrainedTokenizerBase) -> None:
-        model = getattr(target, "model", None)
+        model: Any = getattr(target, "model", None)
         layers = getattr(getattr(model, "base_model", None), "layers", None)
         if layers is None:
             raise SpecEditError(f"{target.name} shows no layers to leave early: leave out early_exit.")

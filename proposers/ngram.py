@@ -141,7 +141,7 @@ class _Continuations:
         counted, and the tokens, as far as each mostly followed those before it."""
         offered = set[int]()
         for order in _ORDERS:
-            context = (self.client, *history[-order:])
+            context: tuple[str | int, ...] = (self.client, *history[-order:])
             counts = self._counts.get(context)
             if not counts or len(history) < order:
                 continue

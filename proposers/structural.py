@@ -97,8 +97,8 @@ class StructuralProposer(Proposer):
             near = places[max(after - 1, 0) : after + 1]
             self._line = min(near, key=lambda number: abs(number - self._line)) + 1
             return
-        near = range(self._line, min(self._line + _NEARBY, len(rules.lines)))
-        alike = {number: fuzz.ratio(rules.lines[number], line) for number in near}
+        ahead = range(self._line, min(self._line + _NEARBY, len(rules.lines)))
+        alike = {number: fuzz.ratio(rules.lines[number], line) for number in ahead}
         if alike and alike[likest := max(alike, key=alike.__getitem__)] > _ALIKE:
             rules.learn(likest, line)
             self._line = likest + 1

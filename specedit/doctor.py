@@ -63,7 +63,8 @@ def _device() -> Finding:
 
 def _proposers() -> Finding:
     try:
-        proposers.create(proposers.available())
+        for point in proposers.find(proposers.available()):
+            proposers.load(point)
     except SpecEditError as error:
         return Finding("proposers", str(error), False)
     return Finding("proposers", ", ".join(proposers.available()))

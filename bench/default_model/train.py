@@ -1,4 +1,4 @@
-"""Train the default model's adapter: `python bench/default_model/train.py --steps 1600 --decay 250`.
+"""Train the default model's adapter: `python bench/default_model/train.py --steps 2850 --decay 600`.
 
 LoRA (Hu et al. 2021, arXiv 2106.09685) through peft on every linear layer of SmolLM2-135M-Instruct. One step
 takes some parts of files and several edits of each, which share the part's tokens (see `loss.py`).

@@ -27,7 +27,9 @@ class Target(Protocol):
     length: int
     max_length: int | None
     eos_token_ids: frozenset[int]
-    can_rollback: bool
+
+    @property
+    def can_rollback(self) -> bool: ...
 
     @property
     def can_branch(self) -> bool: ...

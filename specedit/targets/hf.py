@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -82,8 +83,9 @@ class HFTarget:
 
     def _cached(self, tokens: Sequence[int], last_only: bool) -> Tensor:
         ids = torch.tensor([tokens], device=self.model.device)
-        options = {"logits_to_keep": 1} if last_only and self.limits_logits else {}
-        options |= {self._cache_argument: self._cache, "use_cache": True}
+        options: dict[str, Any] = {self._cache_argument: self._cache, "use_cache": True}
+        if last_only and self.limits_logits:
+            options["logits_to_keep"] = 1
         return self.model(input_ids=ids, **options).logits[0]
 
     def keep(self, path: Sequence[int]) -> None:

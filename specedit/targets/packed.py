@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock, local
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -111,7 +112,7 @@ class Part:
             for index, parent in enumerate(self.parents, start=1):
                 own[index] |= own[parent]
             sees[:, before:] = own
-        if far:
+        if window is not None and far:
             mine = torch.tensor(self.positions)
             theirs = torch.cat([torch.arange(before), mine])
             sees &= mine[:, None] - theirs[None] < window
@@ -175,7 +176,7 @@ def _attending(model: PreTrainedModel, parts: Sequence[Part]) -> Iterator[None]:
 
 
 def _attention(
-    module: torch.nn.Module,
+    module: Any,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -194,7 +195,7 @@ def _attention(
     at = 0
     for part in _running.parts:
         span = slice(at, at := at + len(part.tokens))
-        keys, values = part.context.written(int(module.layer_idx), (key[0, :, span], value[0, :, span]))
+        keys, values = part.context.written(module.layer_idx, (key[0, :, span], value[0, :, span]))
         asked = query[0, :, span]
         if softcap is not None or s_aux is not None:
             mask = part.mask(sliding_window, query.device)
