@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.corpus import FORMS, Pair
 from bench.corpus.python_files import python_files, renames
-from bench.count import CURVES, cases
+from bench.count import CURVES, REMEMBERING, cases
 from bench.markdown import RESULTS, head, keep, row
 from bench.ways import processor
 from specedit import default_model
@@ -68,7 +68,6 @@ SETS = (
     Set("numbered", False, "numbered", CURVES["float32"]),
     Set("renames", True, "fence", CURVES["float32"]),
 )
-REMEMBERING = "all, remembering"
 WAYS = (
     {name: (name,) for name in DEFAULT}
     | {f"all but {name}": tuple(other for other in DEFAULT if other != name) for name in DEFAULT}

@@ -222,6 +222,7 @@ def _times(begin: float, arrivals: list[float]) -> dict:
 
 
 def processor() -> str:
+    """The name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

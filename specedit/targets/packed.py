@@ -84,13 +84,15 @@ class Part:
         self.parents = chain if parents is None else parents
         self.is_chain = list(self.parents) == list(chain)
         self.positions = [context.length + depth for depth in depths(self.parents)]
-        self._masks: dict[int | None, Tensor | None] = {}
+        self._masks: dict[tuple[int | None, int], Tensor | None] = {}
 
-    def mask(self, window: int | None, device: torch.device) -> Tensor | None:
-        """bool [tokens, context + tokens]: what each token sees; None if that is all there is."""
-        if window not in self._masks:
-            self._masks[window] = self._mask(window, device)
-        return self._masks[window]
+    def mask(self, window: int | None, device: torch.device, times: int = 1) -> Tensor | None:
+        """bool [times · tokens, context + tokens]: what each token sees, so many times; None if that is all
+        there is. Made once for all layers."""
+        if (window, times) not in self._masks:
+            mask = self._mask(window, device)
+            self._masks[window, times] = mask if mask is None else mask.repeat(times, 1)
+        return self._masks[window, times]
 
     def is_causal(self, window: int | None) -> bool:
         """Whether each token sees just those up to itself, which needs no mask."""
@@ -205,7 +207,8 @@ def _attention(
                 asked[None], keys[None], values[None], is_causal=True, scale=scaling, enable_gqa=True
             )[0]
         else:
-            attended = _attend(asked, keys, values, part.mask(sliding_window, query.device), scaling)
+            mask = part.mask(sliding_window, query.device, times=heads // len(keys))
+            attended = _attend(asked, keys, values, mask, scaling)
         out[0, span] = attended.transpose(0, 1)
     return out, None
 
@@ -215,13 +218,11 @@ def _attend(
 ) -> Tensor:
     """[heads, n, size] of query [heads, n, size] on keys and values [key-value heads, m, size].
 
-    Heads that share keys are taken as one with more queries, so that no key is copied.
+    Heads that share keys are taken as one with more queries, so that no key is copied. The mask has a row for
+    each of these queries.
     """
     heads, size = query.shape[:2]
-    shared = heads // len(keys)
-    packed = query.reshape(1, len(keys), shared * size, query.shape[2])
-    if mask is not None:
-        mask = mask.repeat(shared, 1)
+    packed = query.reshape(1, len(keys), -1, query.shape[2])
     attended = scaled_dot_product_attention(packed, keys[None], values[None], mask, scale=scaling)
     return attended.reshape(heads, size, values.shape[2])
 
