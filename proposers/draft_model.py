@@ -51,7 +51,8 @@ class _Drafting(Proposer):
         self._lines: list[int] = []  # the history in another vocabulary, as far as its lines are complete
         self._line = ""  # the last, which may go on
         self._read = 0  # tokens of the history in there
-        if self._draft:
+        if self._draft:  # another answer may be drafted meanwhile
+            self._draft = copy.copy(self._draft)
             self._draft.reset()
 
     def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
@@ -172,7 +173,6 @@ def _missing(name: str, device: str | None, dtype: str | None) -> int:
     """Bytes of memory that the weights of a model would take beyond what is free there; 0 if they fit, or if
     nobody can say before they are loaded."""
     from accelerate import init_empty_weights
-    from accelerate.utils import get_max_memory
     from transformers import AutoConfig, AutoModelForCausalLM
 
     source = models.resolve(name)
@@ -187,5 +187,4 @@ def _missing(name: str, device: str | None, dtype: str | None) -> int:
         return 0
     size = models.default_dtype(place, dtype).itemsize
     needed = _ROOM * size * sum(weights.numel() for weights in model.parameters())
-    free = get_max_memory()[(place.index or 0) if place.type == "cuda" else place.type]
-    return max(int(needed - free), 0)
+    return max(int(needed - models.free_memory(place)), 0)

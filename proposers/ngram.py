@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from threading import Lock
 
 from specedit.proposers import Proposer, Request
 from specedit.types import Draft
@@ -36,7 +37,8 @@ class NgramProposer(Proposer):
         self._continuations = _Continuations(memory // _CONTEXT_BYTES)
 
     def forget(self) -> None:
-        self._continuations.clear()
+        with self._continuations.lock:
+            self._continuations.clear()
 
     def start(self, request: Request) -> None:
         self._next: list[dict[int, int]] = [{}]  # transitions per state
@@ -45,15 +47,17 @@ class NgramProposer(Proposer):
         self._end = [0]  # where an occurrence ends: index of the token after it
         self._last = 0
         self._seen = 0
-        self._continuations.client = request.client
+        self._client = request.client
 
     def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
-        for end in range(self._seen, len(history)):
-            self._append(history[end])
-            self._continuations.count(history, end)
+        begin = self._seen
+        for token in history[begin:]:
+            self._append(token)
         drafts = self._longest(history, limit)
-        for kind, match, tokens in self._continuations.ranked(history):
-            drafts.append(Draft(tokens[:limit], match, kind))
+        with self._continuations.lock:
+            self._continuations.count(self._client, history, begin)
+            for kind, match, tokens in self._continuations.ranked(self._client, history):
+                drafts.append(Draft(tokens[:limit], match, kind))
         return drafts
 
     def _longest(self, history: Sequence[int], limit: int) -> list[Draft]:
@@ -112,36 +116,39 @@ class _Continuations:
     """How often which token followed the same one, two and three: prediction by partial matching (Cleary and
     Witten 1984), without its probabilities.
 
+    Nothing that is counted for one client is offered to another.
+
     Args:
         most: contexts that are kept; those that were of no use for longest go first.
 
     Attributes:
-        client: whose are counted and ranked. Nothing is learnt from another's.
+        lock: whoever counts or ranks holds it: answers that are decoded at the same time count together.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._counts: OrderedDict[tuple[str | int, ...], dict[int, int]] = OrderedDict()
-        self.client = ""
+        self.lock = Lock()
 
     def clear(self) -> None:
         self._counts.clear()
 
-    def count(self, history: Sequence[int], end: int) -> None:
-        """Count history[end] as what followed the tokens before it."""
-        for order in _ORDERS:
-            if order <= end:
-                counts = self._counts.setdefault((self.client, *history[end - order : end]), {})
-                counts[history[end]] = counts.get(history[end], 0) + 1
-        while len(self._counts) > self._most:
-            self._counts.popitem(last=False)
+    def count(self, client: str, history: Sequence[int], begin: int) -> None:
+        """Count each token from `begin` on as what followed those before it."""
+        for end in range(begin, len(history)):
+            for order in _ORDERS:
+                if order <= end:
+                    counts = self._counts.setdefault((client, *history[end - order : end]), {})
+                    counts[history[end]] = counts.get(history[end], 0) + 1
+            while len(self._counts) > self._most:
+                self._counts.popitem(last=False)
 
-    def ranked(self, history: Sequence[int]) -> Iterator[tuple[str, int, list[int]]]:
+    def ranked(self, client: str, history: Sequence[int]) -> Iterator[tuple[str, int, list[int]]]:
         """What may follow the history, the likeliest first: how sure that is, after how many tokens it was
         counted, and the tokens, as far as each mostly followed those before it."""
         offered = set[int]()
         for order in _ORDERS:
-            context: tuple[str | int, ...] = (self.client, *history[-order:])
+            context: tuple[str | int, ...] = (client, *history[-order:])
             counts = self._counts.get(context)
             if not counts or len(history) < order:
                 continue
@@ -154,21 +161,21 @@ class _Continuations:
                     offered.add(token)
                     share = counts[token] / total
                     sure = "mostly" if share > 0.6 else "often" if share > 0.25 else "sometimes"
-                    yield f"{sure} after {order}", order, self._further(history, token)
+                    yield f"{sure} after {order}", order, self._further(client, history, token)
 
-    def _further(self, history: Sequence[int], token: int) -> list[int]:
+    def _further(self, client: str, history: Sequence[int], token: int) -> list[int]:
         recent, tokens = list(history[-max(_ORDERS) :]), list[int]()
         next_token: int | None = token
         while next_token is not None and len(tokens) < _AHEAD:
             tokens.append(next_token)
             recent.append(next_token)
-            next_token = self._mostly(recent)
+            next_token = self._mostly(client, recent)
         return tokens
 
-    def _mostly(self, recent: Sequence[int]) -> int | None:
+    def _mostly(self, client: str, recent: Sequence[int]) -> int | None:
         """The token that followed more than half the time after the longest context that was counted."""
         for order in _ORDERS:
-            if counts := self._counts.get((self.client, *recent[-order:])):
+            if counts := self._counts.get((client, *recent[-order:])):
                 token = max(counts, key=counts.__getitem__)
                 return token if 2 * counts[token] > sum(counts.values()) else None
         return None

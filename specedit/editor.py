@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Event, Lock
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -26,8 +30,9 @@ from specedit.editing.references import found_in
 from specedit.editing.source import SourceFile
 from specedit.paths import cache_folder
 from specedit.proposers import DEFAULT, create, find
-from specedit.results import EditResult, Generation, Stream
+from specedit.results import EditResult, Generation, Stream, Trace
 from specedit.targets import Target
+from specedit.targets.batch import Batch, SharedCost, check_wanted
 from specedit.targets.hf import HFTarget
 from specedit.types import Refused, Sampling, SpecEditError
 
@@ -36,13 +41,17 @@ _UNBOUNDED = 4096  # answer tokens where neither the caller nor the model sets a
 
 
 class SpecEditor:
-    """Rewrites files and answers chats with one model, one request at a time.
+    """Rewrites files and answers chats with one model. Requests of several threads are decoded together, and
+    what earlier requests had scored of the same beginning is not scored again.
 
     Args:
         target: the model that decides every token.
         tokenizer: of that model.
         proposers: names of the proposers that guess; none decodes plainly.
         cost: what verifying costs; by default measured once, kept in the user's cache and corrected there.
+        kept: bytes of key-value caches that are kept of finished requests.
+        memory: bytes that those of running requests may take; by default most of what is free. A request that
+            would take more waits for others.
     """
 
     def __init__(
@@ -51,13 +60,19 @@ class SpecEditor:
         tokenizer: PreTrainedTokenizerBase,
         proposers: Sequence[str] = DEFAULT,
         cost: CostCurve | None = None,
+        kept: int = 1 << 30,
+        memory: int | None = None,
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer
         self._proposers = create(proposers)
         self._cost = cost
         self._planner: Planner | None = None
+        self._calibrating = Lock()
         self._turn = 0
+        self._batch: Batch | None = None
+        if isinstance(target, HFTarget) and target.can_rollback:
+            self._batch = Batch(target, kept, memory)
         if self._proposers and not target.can_rollback:
             warnings.warn(
                 f"{target.name} keeps a state that cannot be rolled back: it is decoded plainly.",
@@ -76,6 +91,7 @@ class SpecEditor:
         dtype: str | None = None,
         proposers: Sequence[str] = DEFAULT,
         progress: Callable[[str], None] | None = None,
+        **options: Any,
     ) -> SpecEditor:
         """An editor with a model of the hub, a local folder, a `.gguf` file, or the default model (None).
 
@@ -83,18 +99,39 @@ class SpecEditor:
             device: "cpu", "cuda", "cuda:1", "mps"; None or "auto" takes the best there is.
             dtype: "float32", "bfloat16", "float16"; None or "auto" takes what the device does natively.
             progress: receives short lines about what takes long.
+            options: those of the class.
 
         Raises:
             SpecEditError: the model cannot be had or loaded, or there is no such device, dtype or proposer.
         """
         find(proposers)  # a wrong name should not wait for the model
         loaded = models.load(model, device=device, dtype=dtype, progress=progress)
-        return cls(HFTarget(loaded.model, loaded.name), loaded.tokenizer, proposers)
+        return cls(HFTarget(loaded.model, loaded.name), loaded.tokenizer, proposers, **options)
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may have requests at a time."""
+        return self._batch is not None
+
+    @property
+    def rows(self) -> int:
+        """How many requests are being decoded, as far as they may be several."""
+        return self._batch.rows if self._batch else 0
+
+    @property
+    def kv_bytes(self) -> int:
+        """What all key-value caches take of the device's memory, as far as requests may be several."""
+        return self._batch.bytes if self._batch else 0
 
     def calibrate(self) -> None:
         """Measure what verifying costs, unless it is known. The first speculative answer would do it too."""
-        if self._planner is None and self._proposers:
-            self._planner = Planner(self._proposers, self.cost)
+        with self._calibrating:
+            if self._planner is None and self._proposers:
+                cost = self.cost
+                if self._batch:
+                    self._batch.cost = cost
+                    cost = SharedCost(self._batch, cost)
+                self._planner = Planner(self._proposers, cost)
 
     @property
     def cost(self) -> CostCurve:
@@ -104,9 +141,11 @@ class SpecEditor:
         return self._cost
 
     def forget(self) -> None:
-        """Let no later answer profit from earlier ones: what proposers kept of their texts is gone."""
+        """Let no later answer profit from earlier ones: what was kept of their texts and contexts is gone."""
         if self._planner:
             self._planner.forget()
+        if self._batch:
+            self._batch.prefixes.clear()
 
     def generate(self, prompt: Messages | Sequence[int], **options) -> Generation:
         """The whole answer to a chat or a run of token ids. The options are those of `stream`."""
@@ -125,6 +164,8 @@ class SpecEditor:
         stop: Sequence[str] = (),
         max_new_tokens: int | None = None,
         logprobs: bool = False,
+        top_logprobs: int = 0,
+        tools: Sequence[Mapping[str, Any]] = (),
         speculate: bool = True,
     ) -> Stream[Generation]:
         """Answer a chat or a run of token ids, piece by piece.
@@ -141,12 +182,15 @@ class SpecEditor:
             stop: the answer ends before the first of these strings.
             max_new_tokens: the longest answer; by default what the context holds.
             logprobs: also say how likely the model held each token.
+            top_logprobs: and how likely so many of the likeliest at each place.
+            tools: that the model may call, as OpenAI's API describes them; for the model's chat template.
             speculate: False decodes plainly.
 
         Raises:
-            SpecEditError: the prompt is empty or leaves no room in the model's context.
+            SpecEditError: the prompt is empty or leaves no room in the model's context, or the model knows no
+                tools.
         """
-        ids = self._encode(prompt, prefill)
+        ids = self._encode(prompt, prefill, tools)
         limit = self._limit(ids, max_new_tokens)
         known = [prediction or "", *references]
         if not any(known):
@@ -155,9 +199,8 @@ class SpecEditor:
             language = found[0].language if found else ""
         if speculate:
             self.calibrate()
-        self._turn += 1
-        stats = Statistics()
-        sampler = Sampler(sampling, ids, keep_logprobs=logprobs)
+        stats, cancelled = Statistics(), Event()
+        sampler = Sampler(sampling, ids, logprobs, top_logprobs)
         request = make_request(
             self.tokenizer,
             ids,
@@ -167,16 +210,20 @@ class SpecEditor:
             draw=sampler.preview,
         )
         answer = TextStream(self.tokenizer, self.target.eos_token_ids, stop, after=ids)
-        steps = decode(
-            self.target,
-            request,
-            sampler,
-            self._planner if speculate else None,
+        trace = Trace(answer.tokens, stats.sources, stats.rejected, sampler.logprobs, sampler.top_logprobs)
+        decoding = partial(
+            decode,
+            request=request,
+            sampler=sampler,
+            planner=self._planner.fork() if speculate and self._planner else None,
             max_tokens=limit,
             ends=answer.push,
             stats=stats,
         )
-        return Stream(stats, self._pieces(steps, answer, sampler, ids, stats, self._turn))
+        self._turn += 1
+        target = self._target(len(ids) + limit, client, cancelled, stats)
+        pieces = self._pieces(target, decoding, answer, ids, stats, trace, cancelled, self._turn)
+        return Stream(stats, trace, pieces, cancelled)
 
     def rewrite(self, source: str | os.PathLike[str] | SourceFile, instruction: str, **options) -> EditResult:
         """The file, or text, as the instruction wants it. The options are those of `stream_rewrite`."""
@@ -238,7 +285,8 @@ class SpecEditor:
             max_new_tokens=size + size // 2 + 256 if max_new_tokens is None else max_new_tokens,
             speculate=speculate,
         )
-        return Stream(stream.stats, _rewriting(stream, source, instruction, prompt, self.target.max_length))
+        pieces = _rewriting(stream, source, instruction, prompt, self.target.max_length)
+        return Stream(stream.stats, stream.trace, pieces, stream.cancelled)
 
     def margin(self, a: Generation, b: Generation) -> float | None:
         """How close the call was where two answers to one prompt part: the difference of the target's two
@@ -253,35 +301,46 @@ class SpecEditor:
         best = self.target.extend([*a.prompt, *a.tokens[:same]], last_only=True)[0].float().topk(2).values
         return float(best[0] - best[1])
 
+    @contextmanager
+    def _target(self, tokens: int, client: str, cancelled: Event, stats: Statistics) -> Iterator[Target]:
+        """The target of a request whose context grows to so many tokens at most."""
+        if self._batch is None:
+            yield self.target
+            return
+        with self._batch.row(tokens, client, cancelled.is_set) as row:
+            yield row
+            stats.cached_tokens = row.reused
+
     def _pieces(
         self,
-        steps: Iterator[list[int]],
+        target: AbstractContextManager[Target],
+        decoding: Callable[[Target], Iterator[list[int]]],
         answer: TextStream,
-        sampler: Sampler,
         prompt: list[int],
         stats: Statistics,
+        trace: Trace,
+        cancelled: Event,
         turn: int,
     ) -> Generator[str, None, Generation]:
-        while True:
-            if self._turn != turn:  # the target's context is another request's now
-                raise SpecEditError("This editor began another request; finish one before starting the next.")
-            if next(steps, None) is None:
-                break
-            if piece := answer.take():
-                yield piece
+        with target as row:
+            steps = decoding(row)
+            while True:
+                check_wanted(cancelled.is_set)
+                if self._batch is None and self._turn != turn:  # its context is another request's now
+                    raise SpecEditError(
+                        "This editor began another request; finish one before starting the next."
+                    )
+                if next(steps, None) is None:
+                    break
+                if piece := answer.take():
+                    yield piece
         if self._planner:
             self._planner.cost.save()
         if piece := answer.take(final=True):
             yield piece
-        return Generation(
-            text=answer.text,
-            tokens=answer.tokens,
-            finish_reason=answer.finish_reason,
-            matched_stop=answer.matched_stop,
-            logprobs=sampler.logprobs[: len(answer.tokens)],
-            prompt=prompt,
-            stats=stats,
-        )
+        # A draft may have gone on beyond the end.
+        del trace.logprobs[len(answer.tokens) :], trace.top_logprobs[len(answer.tokens) :]
+        return Generation(answer.text, answer.finish_reason, answer.matched_stop, prompt, trace, stats)
 
     def _limit(self, ids: Sequence[int], asked: int | None) -> int:
         """The longest answer that was asked for and that the context can hold, in tokens."""
@@ -302,12 +361,14 @@ class SpecEditor:
     def _encode_text(self, text: str) -> list[int]:
         return encode_text(self.tokenizer, text)
 
-    def _encode(self, prompt: Messages | Sequence[int], prefill: str) -> list[int]:
+    def _encode(
+        self, prompt: Messages | Sequence[int], prefill: str, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
         ids = [token for token in prompt if isinstance(token, int)]
         if len(ids) == len(prompt):
             return ids + self._encode_text(prefill)
         messages = [message for message in prompt if not isinstance(message, int)]
-        return encode_chat(self.tokenizer, messages, prefill)
+        return encode_chat(self.tokenizer, messages, prefill, tools)
 
 
 def _rewriting(

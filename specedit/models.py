@@ -132,6 +132,13 @@ def check_device(name: str) -> str:
     return name
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes of memory that are free on it."""
+    from accelerate.utils import get_max_memory
+
+    return int(get_max_memory()[(device.index or 0) if device.type == "cuda" else device.type])
+
+
 def default_device(name: str | None = None) -> torch.device:
     """The device called `name`, or for None and "auto" the best there is.
 

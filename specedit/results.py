@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Generic, TypeVar
 
-from specedit.decoding.statistics import Statistics
+from specedit.decoding.statistics import Rejected, Statistics
 from specedit.editing.checks import Problem
 from specedit.editing.source import SourceFile
 from specedit.types import Refused
@@ -16,27 +17,52 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
+class Trace:
+    """An answer token by token.
+
+    Attributes:
+        tokens: its token ids.
+        sources: who drafted each, or "target".
+        rejected: what was drafted and is not in the answer.
+        logprobs: natural logarithm of the probability that the model itself, before temperature and
+            penalties, gave each token; empty unless asked for.
+        top_logprobs: at each place the likeliest tokens and the logarithms of theirs; empty unless asked for.
+    """
+
+    tokens: list[int]
+    sources: list[str]
+    rejected: list[Rejected]
+    logprobs: list[float]
+    top_logprobs: list[list[tuple[int, float]]]
+
+
+@dataclass(frozen=True)
 class Generation:
     """What the target wrote.
 
     Attributes:
         text: the answer, without the token or stop string that ended it.
-        tokens: its token ids, the ending ones included.
         finish_reason: "stop", or "length" when a limit cut it.
         matched_stop: the stop string that ended it, if one did.
-        logprobs: natural logarithm of the probability that the model itself, before temperature and
-            penalties, gave each token; empty unless asked for.
         prompt: token ids of the prompt.
+        trace: the answer token by token, the ending ones included.
         stats: counts and times.
     """
 
     text: str
-    tokens: list[int]
     finish_reason: str
     matched_stop: str | None
-    logprobs: list[float]
     prompt: list[int]
+    trace: Trace
     stats: Statistics
+
+    @property
+    def tokens(self) -> list[int]:
+        return self.trace.tokens
+
+    @property
+    def logprobs(self) -> list[float]:
+        return self.trace.logprobs
 
 
 @dataclass(frozen=True)
@@ -96,10 +122,16 @@ class Stream(Generic[R]):
 
     Attributes:
         stats: counts and times so far.
+        trace: the tokens so far, among them some whose text is still held back.
+        cancelled: set by `cancel`.
     """
 
-    def __init__(self, stats: Statistics, pieces: Generator[str, None, R]) -> None:
+    def __init__(
+        self, stats: Statistics, trace: Trace, pieces: Generator[str, None, R], cancelled: Event
+    ) -> None:
         self.stats = stats
+        self.trace = trace
+        self.cancelled = cancelled
         self._pieces = pieces
         self._result: R | None = None
         self._failure: Exception | None = None
@@ -117,6 +149,11 @@ class Stream(Generic[R]):
         except Exception as error:
             self._failure = error
             raise
+
+    def cancel(self) -> None:
+        """The answer is no longer wanted; to be called from any thread. Within a step, whoever iterates gets
+        `Cancelled`."""
+        self.cancelled.set()
 
     @property
     def result(self) -> R:

@@ -15,6 +15,10 @@ class Refused(SpecEditError):
     """The answer came, but taking it would harm the user's file. The file is untouched."""
 
 
+class Cancelled(SpecEditError):
+    """Somebody called `Stream.cancel`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How a token is drawn. The defaults are greedy decoding.

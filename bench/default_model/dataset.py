@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.parser import Parser as MetadataParser
 from functools import cache
@@ -71,12 +71,17 @@ class Corpus:
         # Packages carry copies of each other: no line of the held-out ones may be learnt by heart.
         self._known = _long_lines("held_out") if split == "train" else frozenset()
 
-    def group(self, rng: Random, count: int) -> list[Edit]:
-        """Up to `count` edits of one part of one file, of different kinds."""
+    def group(self, rng: Random, count: int, lines: Sequence[int] = ()) -> list[Edit]:
+        """Up to `count` edits of one part of one file, of different kinds.
+
+        The part has at most as many lines as one of `lines`, each as likely; without them short parts are
+        drawn more often than long ones.
+        """
         while True:
             language = rng.choices(list(LANGUAGES), list(LANGUAGES.values()))[0]
             source = rng.choice(self.sources[language])
-            text = cut(source, rng, rng.choices(LINES, LINE_WEIGHTS)[0])
+            limit = rng.choice(lines) if lines else rng.choices(LINES, LINE_WEIGHTS)[0]
+            text = cut(source, rng, limit)
             if text is None or self._is_known(text):
                 continue
             if edits := self._edits(source, text, rng, count):

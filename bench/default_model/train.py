@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -112,10 +113,10 @@ def exact_share(model, examples: list[list[Example]]) -> dict[str, list[bool]]:
     return found
 
 
-def groups(tokenizer, corpus: Corpus, rng: Random):
+def groups(tokenizer, corpus: Corpus, rng: Random, lines: Sequence[int] = ()):
     """Endless examples, those of one file in a list."""
     while True:
-        group = [encode(tokenizer, edit) for edit in corpus.group(rng, EDITS)]
+        group = [encode(tokenizer, edit) for edit in corpus.group(rng, EDITS, lines)]
         group = [example for example in group if len(example.prompt) + len(example.answer) <= LONGEST]
         while sum(len(example.answer) for example in group) > MOST:
             group.pop()
@@ -131,10 +132,21 @@ def groups(tokenizer, corpus: Corpus, rng: Random):
 @click.option("--rate", default=6e-4, help="Learning rate.")
 @click.option("--weight", default=3.0, help="Of an edit's changed tokens in the loss; a copied one has 1.")
 @click.option("--whole", default=0.6, help="Share of the answers that are learnt to their end.")
+@click.option("--lines", type=int, multiple=True, help="Lengths of the parts of files; all if not given.")
 @click.option("--every", default=50, help="Steps between checkpoints.")
 @click.option("--judge", default=250, help="Steps between looks at held-out edits; 0 for never.")
 @click.option("--out", type=click.Path(path_type=Path), default=WORK, show_default=True)
-def main(steps: int, decay: int, rate: float, weight: float, whole: float, every: int, judge: int, out: Path):
+def main(
+    steps: int,
+    decay: int,
+    rate: float,
+    weight: float,
+    whole: float,
+    lines: tuple[int, ...],
+    every: int,
+    judge: int,
+    out: Path,
+):
     """Train, from the last checkpoint in the folder OUT if there is one."""
     from transformers import AutoTokenizer
 
@@ -162,7 +174,7 @@ def main(steps: int, decay: int, rate: float, weight: float, whole: float, every
     for step in bar:
         # Every step has its own seed, so that a resumed run sees what an uninterrupted one would have seen.
         rng = Random(step)
-        stream = groups(tokenizer, corpus, rng)
+        stream = groups(tokenizer, corpus, rng, lines)
         warm = min(1.0, (step + 1) / 20)
         falling = min(1.0, (steps - step) / decay) if decay else 1.0
         for setting in optimizer.param_groups:

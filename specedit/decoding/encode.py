@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any
 
 from jinja2 import TemplateError
@@ -12,7 +14,9 @@ from transformers import PreTrainedTokenizerBase
 from specedit.proposers import Request
 from specedit.types import SpecEditError
 
-Messages = Sequence[Mapping[str, str]]
+# How a call treats control tokens is kept in the tokenizer: two threads would set it for one another.
+TOKENIZING = Lock()
+Messages = Sequence[Mapping[str, Any]]
 
 
 def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
@@ -22,7 +26,8 @@ def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 def decode_text(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
     """The text of token ids, control tokens included. Bytes that are no whole character become U+FFFD."""
-    return str(tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
+    with TOKENIZING:
+        return str(tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
 
 
 def make_request(
@@ -39,12 +44,21 @@ def make_request(
     return Request(prompt, texts, encode, decode, language, **about)
 
 
-def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill: str) -> list[int]:
+def encode_chat(
+    tokenizer: PreTrainedTokenizerBase,
+    messages: Messages,
+    prefill: str,
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> list[int]:
     """Token ids of a chat up to and with the beginning of its answer.
+
+    Args:
+        messages: with a role and a content, and what else the model's chat template knows.
+        tools: that the model may call.
 
     Raises:
         SpecEditError: a message has no role or no text, or holds lone surrogates (bytes that did not decode);
-            or the model's chat template does not take these messages.
+            or the model's chat template does not take these messages or tools.
     """
     chat = [dict(message) for message in messages]
     if not all(isinstance(message.get(key), str) for message in chat for key in ("role", "content")):
@@ -55,6 +69,8 @@ def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill:
         raise SpecEditError(
             "The prompt holds bytes that are no text: write the instruction in UTF-8."
         ) from error
+    if tools and "tools" not in str(tokenizer.chat_template):
+        raise SpecEditError("The model's chat template knows no tools: choose another model, or ask without.")
     if not tokenizer.chat_template:
         text = "\n\n".join([*(message["content"] for message in chat), prefill])
         return _ids(tokenizer, text, split_special_tokens=True)
@@ -68,7 +84,11 @@ def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill:
             mark = f"\ue000{number}\ue001"  # private use: in no template and no special token
             apart[mark] = message["content"]
             message["content"] = mark
-    text = _rendered(tokenizer, chat) + prefill
+    # Names and arguments of tools stand in the middle of what the template writes.
+    others = [{key: value for key, value in message.items() if key != "content"} for message in chat]
+    if any(control in json.dumps([others, *tools], ensure_ascii=False) for control in controls):
+        raise SpecEditError("A tool or a call of one holds control tokens of the model: leave them out.")
+    text = _rendered(tokenizer, chat, tools) + prefill
     ids: list[int] = []
     for mark, content in apart.items():
         if text.count(mark) != 1:
@@ -78,16 +98,20 @@ def encode_chat(tokenizer: PreTrainedTokenizerBase, messages: Messages, prefill:
     return ids + _ids(tokenizer, text, add_special_tokens=False)
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, chat: list[dict[str, str]]) -> str:
+def _rendered(
+    tokenizer: PreTrainedTokenizerBase, chat: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]]
+) -> str:
+    options: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True}
     try:
-        return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+        return str(tokenizer.apply_chat_template(chat, tools=[*map(dict, tools)] or None, **options))
     except TemplateError as error:
         if len(chat) > 1 and chat[0]["role"] == "system":
             # Some models know no system role (gemma 2, the first Mistrals): say it at the user's beginning.
             first = chat[1] | {"content": f"{chat[0]['content']}\n\n{chat[1]['content']}"}
-            return _rendered(tokenizer, [first, *chat[2:]])
+            return _rendered(tokenizer, [first, *chat[2:]], tools)
         raise SpecEditError(f"The model's chat template does not take these messages: {error}.") from error
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: str, **options: bool) -> list[int]:
-    return list(tokenizer(text, **options)["input_ids"])
+    with TOKENIZING:
+        return list(tokenizer(text, **options)["input_ids"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -62,6 +63,14 @@ class Planner:
         self._offers: list[_Offer] = []
         self._rates: dict[tuple[str, str, int], _Rates] = {}
         self._times: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_TIMED))
+        self._failed = set[str]()  # names of proposers that are left out
+
+    def fork(self) -> Planner:
+        """A planner for another answer that is decoded meanwhile. What they learn, they learn together."""
+        twin = copy.copy(self)
+        twin._offers = []
+        twin._proposers = [copy.copy(p) for p in self._proposers if p.name not in self._failed]
+        return twin
 
     def start(self, request: Request, vocab_size: int, branching: bool) -> None:
         """A new answer begins, of token ids below `vocab_size`.
@@ -147,6 +156,7 @@ class Planner:
         except Exception as error:
             warnings.warn(f"Proposer {proposer.name} failed and is left out: {error!r}.", stacklevel=2)
             self._proposers.remove(proposer)
+            self._failed.add(proposer.name)
             return None
 
     def _ask(self, proposer: Proposer, history: Sequence[int], limit: int) -> list[_Offer]:

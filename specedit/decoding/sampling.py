@@ -48,16 +48,22 @@ class Sampler:
         sampling: the request's settings.
         prompt: the prompt's token ids; only the repetition penalty looks at them.
         keep_logprobs: fill `logprobs`.
+        top: how many of `top_logprobs` to keep.
 
     Attributes:
         logprobs: natural logarithm of the probability that the model itself, before temperature and
             penalties, gave each token drawn so far; empty unless they are kept.
+        top_logprobs: the likeliest tokens at each of these places, with theirs.
     """
 
-    def __init__(self, sampling: Sampling, prompt: Sequence[int], keep_logprobs: bool = False) -> None:
+    def __init__(
+        self, sampling: Sampling, prompt: Sequence[int], keep_logprobs: bool = False, top: int = 0
+    ) -> None:
         self.sampling = sampling
         self.logprobs: list[float] = []
+        self.top_logprobs: list[list[tuple[int, float]]] = []
         self._keep_logprobs = keep_logprobs
+        self._top = top
         self._prompt = list(prompt)
         self._uniforms = Uniforms(sampling.seed)
         self._warpers = LogitsProcessorList()
@@ -102,9 +108,12 @@ class Sampler:
             drawn += tokens
             path += range(position, position + len(tokens))
             position = tree.child(path[-1], drawn[-1])  # another branch may have it
-        if self._keep_logprobs:
+        if self._keep_logprobs or self._top:
             rows = logits[path].float().log_softmax(-1)
             self.logprobs += rows.gather(1, _ids(drawn, rows).unsqueeze(1)).squeeze(1).tolist()
+            best = rows.topk(min(self._top, rows.shape[1]))
+            for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+                self.top_logprobs.append(list(zip(ids, values, strict=True)))
         return drawn, path
 
     def preview(self, logits: Tensor, answer: Sequence[int]) -> int:

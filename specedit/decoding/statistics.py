@@ -5,8 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 from specedit.types import Tree, depths
+
+
+class Rejected(NamedTuple):
+    """A run of drafted tokens that the target did not write.
+
+    Attributes:
+        at: the token of the answer that stands where the run begins.
+        name: who drafted it.
+        tokens: the run.
+    """
+
+    at: int
+    name: str
+    tokens: list[int]
 
 
 @dataclass
@@ -15,12 +30,15 @@ class Statistics:
 
     Attributes:
         prompt_tokens: tokens of the prompt.
+        cached_tokens: of these, the first ones that an earlier request had scored.
         tokens: tokens of the answer, the end-of-sequence token included.
         target_calls: forward passes after the prefill.
         drafted: tokens that were verified, by proposer.
         accepted: of these, the ones the target would have written too.
         drafted_at, accepted_at: the same by position in the draft, the first token being 0. Where drafts
             part, several tokens have one position.
+        sources: for each token of the answer who drafted it, or "target".
+        rejected: what the target wrote otherwise.
         prefill: time for the prompt and the first token.
         draft: time for proposing and choosing.
         verify: time for scoring, drawing and rolling back.
@@ -30,12 +48,15 @@ class Statistics:
     """
 
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     tokens: int = 0
     target_calls: int = 0
     drafted: Counter[str] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
     drafted_at: Counter[int] = field(default_factory=Counter)
     accepted_at: Counter[int] = field(default_factory=Counter)
+    sources: list[str] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
     prefill: float = 0.0
     draft: float = 0.0
     verify: float = 0.0
@@ -72,18 +93,29 @@ class Statistics:
 
     def record(self, tree: Tree, path: Sequence[int], emitted: int) -> None:
         """Count one step that verified this tree, accepted this path in it and wrote `emitted` tokens."""
-        self.tokens += emitted
         accepted = path[1 : emitted + 1]
+        names = [tree.names[position - 1] for position in accepted]
+        places = [depth - 1 for depth in depths(tree.parents)[1:]]
         self.drafted.update(tree.names)
-        self.accepted.update(tree.names[position - 1] for position in accepted)
-        self.drafted_at.update(depth - 1 for depth in depths(tree.parents)[1:])
+        self.accepted.update(names)
+        self.drafted_at.update(places)
         self.accepted_at.update(range(len(accepted)))
+        self.sources += names + ["target"] * (emitted - len(accepted))
+        follows = 0  # the position that goes on with the latest rejected draft
+        for position in sorted({*range(1, len(tree.tokens) + 1)} - {*path}):
+            name, token = tree.names[position - 1], tree.tokens[position - 1]
+            if position != follows or tree.parents[position - 1] != position - 1:
+                self.rejected.append(Rejected(self.tokens + places[position - 1], name, []))
+            self.rejected[-1].tokens.append(token)
+            follows = position + 1
+        self.tokens += emitted
 
     def as_dict(self) -> dict:
         """Plain values for JSON, with the usage fields of OpenAI's API among them."""
         sources = dict(self.accepted) | {"target": self.tokens - self.accepted_tokens}
         return {
             "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
             "completion_tokens": self.tokens,
             "accepted_prediction_tokens": self.accepted_tokens,
             "rejected_prediction_tokens": self.rejected_tokens,

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from threading import Condition
 from time import perf_counter
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from specedit.decoding.cost import CostCurve
+from specedit.models import free_memory
 from specedit.targets.hf import HFTarget
-from specedit.targets.packed import Part, score
+from specedit.targets.packed import Context, Part, score
+from specedit.targets.prefixes import Prefixes
+from specedit.types import Cancelled
 
 _MOST = 512  # tokens of a pass; longer prompts take several, so that no other request waits for them
 _PATIENCE = 0.02  # seconds that a pass waits for requests that are drafting
+_LARGEST = 256  # tokens of a pass whose cost is known
+_USED = 0.8  # of the free memory, by all requests together
 
 
 class Batch:
@@ -25,45 +34,96 @@ class Batch:
 
     Args:
         target: the model; one that can roll back.
-        cost: what scoring so many tokens takes, of all rows together; corrected by every pass.
+        kept: bytes of finished requests' contexts that are kept for later requests that begin alike.
+        memory: bytes that the contexts of running requests may take; most of what is free by default. A
+            request that would take more waits, unless it is alone.
 
     Attributes:
+        cost: what scoring so many tokens takes, of all rows together; corrected by every pass that several
+            share. None if it is not to be known.
         rows: how many there are.
     """
 
-    def __init__(self, target: HFTarget, cost: CostCurve) -> None:
+    def __init__(self, target: HFTarget, kept: int = 1 << 30, memory: int | None = None) -> None:
         if not target.can_rollback:
             raise ValueError(f"{target.name} cannot roll back: use it for one request at a time")
         self.target = target
-        self.cost = cost
-        self.rows = 0
+        self.cost: CostCurve | None = None
+        self.prefixes = Prefixes(kept)
+        self._memory = memory
+        self._reserved = 0.0
+        self._queue = deque[object]()  # who waits for memory, the first come first
+        self._rows = list[Row]()
+        self._expected = list[Row]()  # those that a pass waits for
         self._waiting: list[_Wanted] = []
         self._busy = False
         self._changed = Condition()
 
-    def row(self) -> Row:
-        """A target for one request. Close it, or leave its `with` block, when the answer is done."""
-        with self._changed:
-            self.rows += 1
-        return Row(self)
+    @property
+    def rows(self) -> int:
+        return len(self._rows)
 
-    def leave(self) -> None:
-        """A row is gone."""
-        with self._changed:
-            self.rows -= 1
-            self._changed.notify_all()
+    @property
+    def sharing(self) -> int:
+        """How many rows share a pass now, at least one."""
+        return max(len(self._expected), 1)
 
-    def scored(self, part: Part) -> Tensor:
+    @property
+    def bytes(self) -> int:
+        """What all contexts take of the device's memory."""
+        return self.prefixes.bytes + sum(row.bytes for row in list(self._rows))
+
+    @contextmanager
+    def row(
+        self, tokens: int = 0, client: str = "", cancelled: Callable[[], bool] = lambda: False
+    ) -> Iterator[Row]:
+        """A target for one request, when there is room for its context.
+
+        Args:
+            tokens: how long it may grow.
+            client: whose it is. Contexts are not shared between clients.
+            cancelled: asked before every pass; True ends the request.
+
+        Raises:
+            Cancelled: here or in `extend`.
+        """
+        needed = tokens * self._token_bytes
+        with self._changed:
+            self._queue.append(ticket := object())
+            try:
+                while self._queue[0] is not ticket or (self._rows and self._reserved + needed > self._room):
+                    self._changed.wait(_PATIENCE)
+                    check_wanted(cancelled)
+            finally:
+                self._queue.remove(ticket)
+            self._rows.append(row := Row(self, client, cancelled))
+            self._reserved += needed
+        try:
+            yield row
+        finally:
+            row.give_back()
+            with self._changed:
+                self._rows.remove(row)
+                if row in self._expected:
+                    self._expected.remove(row)
+                self._reserved -= needed
+                self._changed.notify_all()
+
+    def scored(self, row: Row, part: Part) -> Tensor:
         """The logits of a row's part, after a pass with those of others."""
-        wanted = _Wanted(part)
+        wanted = _Wanted(row, part)
         with self._changed:
+            if row not in self._expected:
+                self._expected.append(row)
             self._waiting.append(wanted)
             while not wanted.done:
-                waited = len(self._waiting) < self.rows and not self._changed.wait(_PATIENCE)
-                if not self._busy and (waited or len(self._waiting) >= self.rows):
-                    self._lead()
-                elif self._busy:
+                if self._busy:
                     self._changed.wait()
+                elif len(self._waiting) >= len(self._expected):
+                    self._lead()
+                elif not self._changed.wait(_PATIENCE):
+                    # Who drafts for so long, or is not read by its caller, is expected when it is back.
+                    self._expected = [waiting.row for waiting in self._waiting]
         if wanted.error:
             raise wanted.error
         assert wanted.logits is not None
@@ -85,13 +145,16 @@ class Batch:
             self._changed.notify_all()
 
     def _pass(self, taken: list[_Wanted]) -> None:
-        model, limits = self.target.model, self.target.limits_logits
         parts = [wanted.part for wanted in taken]
+        tokens = sum(len(part.tokens) for part in parts)
         begun = perf_counter()
         try:
-            for wanted, logits in zip(taken, score(model, parts, limits), strict=True):
+            for wanted, logits in zip(taken, self._score(parts), strict=True):
                 wanted.logits = logits
-            self.cost.learn(sum(len(part.tokens) for part in parts), perf_counter() - begun)
+            if self.cost and len(taken) > 1 and tokens <= _LARGEST:
+                if self.target.model.device.type != "cpu":
+                    torch.accelerator.synchronize(self.target.model.device)
+                self.cost.learn(tokens, perf_counter() - begun)
         except Exception as error:
             if len(taken) == 1:
                 taken[0].error = error
@@ -99,12 +162,36 @@ class Batch:
                 for wanted in taken:
                     self._pass([wanted])
 
+    def _score(self, parts: Sequence[Part]) -> list[Tensor]:
+        model, limits = self.target.model, self.target.limits_logits
+        try:
+            return score(model, parts, limits)
+        except (torch.OutOfMemoryError, MemoryError):
+            if not self.prefixes.bytes:
+                raise
+            self.prefixes.clear()
+            return score(model, parts, limits)
+
+    @cached_property
+    def _room(self) -> int:
+        """Bytes that the contexts of running requests may take."""
+        if self._memory is not None:
+            return self._memory
+        return int(_USED * free_memory(self.target.model.device))
+
+    @cached_property
+    def _token_bytes(self) -> float:
+        """What a token takes in a context: no configuration says so for all models, so one is scored."""
+        context = Context()
+        score(self.target.model, [Part(context, [0])], self.target.limits_logits)
+        return context.copy(1).bytes
+
 
 class _Wanted:
     """A part that waits for its pass, and what came of it."""
 
-    def __init__(self, part: Part) -> None:
-        self.part = part
+    def __init__(self, row: Row, part: Part) -> None:
+        self.row, self.part = row, part
         self.logits: Tensor | None = None
         self.error: Exception | None = None
 
@@ -114,49 +201,86 @@ class _Wanted:
 
 
 class Row(HFTarget):
-    """The target of one request of a batch."""
+    """The target of one request of a batch.
 
-    def __init__(self, batch: Batch) -> None:
+    Attributes:
+        reused: how many tokens of the prompt an earlier request had scored.
+    """
+
+    def __init__(self, batch: Batch, client: str, cancelled: Callable[[], bool]) -> None:
         self.__dict__ |= vars(batch.target)
-        self._batch = batch
+        self._batch, self._client, self._cancelled = batch, client, cancelled
         self.reset()
+
+    def reset(self) -> None:
+        super().reset()
+        self.reused = 0
+        self._tokens: list[int] = []
+
+    @property
+    def bytes(self) -> int:
+        return self._context.bytes
 
     def extend(
         self, tokens: Sequence[int], parents: Sequence[int] | None = None, last_only: bool = False
     ) -> Tensor:
-        while parents is None and last_only and len(tokens) > _MOST:
-            super().extend(tokens[:_MOST], last_only=True)
+        if last_only and not self.length:
+            self._context = self._batch.prefixes.take(self._client, tokens)
+            self.length = self.reused = self._context.length
+            self._tokens += tokens[: self.length]
+            tokens = tokens[self.length :]
+        while last_only and parents is None and len(tokens) > _MOST:
+            self._extended(tokens[:_MOST], None, True)
             tokens = tokens[_MOST:]
-        return super().extend(tokens, parents, last_only)
+        return self._extended(tokens, parents, last_only)
+
+    def _extended(self, tokens: Sequence[int], parents: Sequence[int] | None, last_only: bool) -> Tensor:
+        check_wanted(self._cancelled)
+        logits = super().extend(tokens, parents, last_only)
+        self._tokens += tokens
+        return logits
+
+    def keep(self, path: Sequence[int]) -> None:
+        begin = self.length - self._latest
+        super().keep(path)
+        self._tokens[begin:] = [self._tokens[begin + position] for position in path]
+
+    def give_back(self) -> None:
+        """The request is done: what it had scored may serve the next."""
+        self._batch.prefixes.add(self._client, self._tokens, self._context)
+        self._context = Context()
 
     def _scored(self, part: Part) -> Tensor:
-        return self._batch.scored(part)
-
-    def close(self) -> None:
-        self.reset()
-        self._batch.leave()
-
-    def __enter__(self) -> Row:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return self._batch.scored(self, part)
 
 
 class SharedCost(CostCurve):
-    """What a token costs a request while it shares the passes with others that draft as much as it does."""
+    """What a token costs a request while it shares the passes with others that draft as much as it does.
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    Args:
+        batch: its passes are shared.
+        cost: of these passes.
+    """
+
+    def __init__(self, batch: Batch, cost: CostCurve) -> None:
+        self._batch, self._cost = batch, cost
 
     def __call__(self, limit: int) -> np.ndarray:
-        everywhere = self._batch.cost(256)
-        sizes = max(self._batch.rows, 1) * np.arange(1, limit + 1)
-        beyond = everywhere[-1] + (sizes - 256) * (everywhere[-1] - everywhere[-2])
-        return np.where(sizes <= 256, everywhere[np.minimum(sizes, 256) - 1], beyond)
+        everywhere = self._cost(_LARGEST)
+        sizes = self._batch.sharing * np.arange(1, limit + 1)
+        beyond = everywhere[-1] + (sizes - _LARGEST) * (everywhere[-1] - everywhere[-2])
+        return np.where(sizes <= _LARGEST, everywhere[np.minimum(sizes, _LARGEST) - 1], beyond)
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """The batch itself learns what its passes cost."""
+        """Of a pass for one request alone. What others take the batch learns itself."""
+        if self._batch.sharing == 1:
+            self._cost.learn(tokens, seconds)
 
     def save(self) -> None:
-        self._batch.cost.save()
+        self._cost.save()
+
+
+def check_wanted(cancelled: Callable[[], bool]) -> None:
+    """Raises Cancelled if the request is no longer wanted."""
+    if cancelled():
+        raise Cancelled("The request was cancelled: begin it again if the answer is wanted.")

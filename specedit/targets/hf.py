@@ -57,7 +57,7 @@ class HFTarget:
         self.length = 0
         self._latest = 0
         self._context = Context()
-        self._cache = DynamicCache(config=self.model.config)
+        self._cache: DynamicCache | None = None
 
     @torch.inference_mode()
     def extend(
@@ -82,6 +82,7 @@ class HFTarget:
         return logits
 
     def _cached(self, tokens: Sequence[int], last_only: bool) -> Tensor:
+        self._cache = self._cache or DynamicCache(config=self.model.config)
         ids = torch.tensor([tokens], device=self.model.device)
         options: dict[str, Any] = {self._cache_argument: self._cache, "use_cache": True}
         if last_only and self.limits_logits:

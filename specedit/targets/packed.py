@@ -35,6 +35,19 @@ class Context:
         self.length = 0
         self._states: dict[tuple[int, int], Tensor] = {}  # keys and values by layer: [heads, capacity, size]
 
+    @property
+    def bytes(self) -> int:
+        """What it takes of the device's memory."""
+        return sum(states.nbytes for states in self._states.values())
+
+    @torch.inference_mode()
+    def copy(self, length: int) -> Context:
+        """A context of its first `length` tokens."""
+        twin = Context()
+        twin.length = length
+        twin._states = {place: states[:, :length].clone() for place, states in self._states.items()}
+        return twin
+
     @torch.inference_mode()
     def keep(self, path: Sequence[int], scored: int) -> None:
         """Of the last `scored` tokens keep those at these rising indices."""

@@ -3,6 +3,7 @@
 import json
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from specedit import Refused, Sampling, SpecEditError, SpecEditor
 from specedit.decoding.cost import CostCurve
 from specedit.editing import SourceFile
+from specedit.types import Cancelled
 
 OLD = "".join(f"line {number}\n" for number in range(12))
 NEW = OLD.replace("line 5", "row 5")
@@ -115,6 +117,14 @@ def test_result_needs_no_iteration_and_can_be_taken_again(replay):
     assert list(stream) == []
 
 
+def test_a_cancelled_answer_ends_at_its_next_step(replay):
+    stream = replay(ANSWER).stream(CHAT, speculate=False)
+    next(stream)
+    stream.cancel()
+    with pytest.raises(Cancelled):
+        next(stream)
+
+
 @pytest.mark.parametrize("begin", ["stream", "generate", "margin"])
 def test_another_request_ends_a_stream(replay, begin):
     editor = replay("a long answer")
@@ -152,6 +162,17 @@ def test_the_answer_begins_after_the_prefill(replay, tokenizer):
     generation = replay("world").generate(CHAT, prefill="hello ")
     assert generation.text == "world"
     assert tokenizer.decode(generation.prompt).endswith("assistant\nhello ")
+
+
+def test_tools_go_into_the_chat_template(replay, tokenizer, monkeypatch):
+    tools = [{"type": "function", "function": {"name": "save"}}]
+    with pytest.raises(SpecEditError, match="knows no tools"):
+        replay("ok").generate(CHAT, tools=tools)
+
+    monkeypatch.setattr(tokenizer, "chat_template", "{{ tools[0].function.name }}|{{ messages[0].content }}")
+    assert tokenizer.decode(replay("ok").generate(CHAT, tools=tools).prompt) == "save|Say it."
+    with pytest.raises(SpecEditError, match="holds control tokens"):
+        replay("ok").generate(CHAT, tools=[{"type": "function", "function": {"name": "<|im_end|>"}}])
 
 
 def test_without_a_chat_template_the_messages_are_joined(replay, tokenizer, monkeypatch):
@@ -418,6 +439,22 @@ def test_counts_add_up(replay, speculate):
     assert stats.target_calls <= stats.tokens - stats.accepted_tokens <= stats.target_calls + 1
 
 
+def test_a_trace_says_where_each_token_came_from(replay, tokenizer):
+    trace = replay(NEW).generate(CHAT, prediction=OLD).trace
+    assert len(trace.sources) == len(trace.tokens)
+    drafted = NEW.index("line 1")
+    assert set(trace.sources[drafted : drafted + 20]) <= {"predicted", "structural", "ngram"}
+    parted = NEW.index("row 5")
+    assert trace.sources[parted] == "target"
+    assert ("line 5") in {tokenizer.decode(run.tokens)[:6] for run in trace.rejected if run.at == parted}
+
+
+def test_likely_tokens_can_be_seen(replay, tokenizer):
+    trace = replay("one").generate(CHAT, prediction="one", logprobs=True, top_logprobs=3).trace
+    assert [len(top) for top in trace.top_logprobs] == [3] * len(trace.tokens)
+    assert tokenizer.decode([top[0][0] for top in trace.top_logprobs[:3]]) == "one"
+
+
 def test_times_add_up(replay):
     stats = replay(ANSWER).rewrite(OLD, "Rename line 5.").stats
     seconds = stats.as_dict()["seconds"]
@@ -478,6 +515,33 @@ def test_the_answer_is_the_same_as_without_speculation(editor, edits, name, samp
     assert fast.text == plain.text
     if sampling.temperature == 0 and name != "endless":
         assert edits[name].answer.startswith(fast.generation.text)
+
+
+def test_answers_of_several_threads_are_what_they_are_alone(editor, edits):
+    def answer(name):
+        edit = edits[name]
+        source = SourceFile.from_text(edit.old.decode(edit.encoding), edit.name)
+        return editor.rewrite(source, edit.instruction, max_new_tokens=120).text
+
+    names = [*edits] * 2
+    alone = [answer(name) for name in names]
+    editor.forget()
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert list(pool.map(answer, names)) == alone
+    assert editor.rows == 0
+
+
+def test_the_same_file_again_needs_only_what_is_new(editor, edits):
+    edit = edits["rename"]
+    editor.forget()
+    first, again = (
+        editor.rewrite(edit.old.decode(), instruction, name=edit.name, max_new_tokens=20).stats
+        for instruction in (edit.instruction, "Do nothing.")
+    )
+    assert first.cached_tokens == 0
+    assert again.cached_tokens > len(edit.old)  # a token a byte
+    editor.forget()
+    assert editor.kv_bytes == 0
 
 
 def test_logprobs_stop_with_the_answer(replay):

@@ -1,4 +1,5 @@
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -7,23 +8,23 @@ from specedit.decoding.cost import CostCurve, FixedCost
 from specedit.targets import packed
 from specedit.targets.batch import Batch, SharedCost
 from specedit.targets.hf import HFTarget
+from specedit.types import Cancelled
 
 PROMPTS = [[(seed + number * seed) % 29 for number in range(10 + 7 * seed)] * 2 for seed in range(1, 7)]
-FLAT = FixedCost([1.0] * 9)
 
 
 @pytest.fixture
 def batch(tiny):
-    return Batch(HFTarget(tiny("llama")), FLAT)
+    return Batch(HFTarget(tiny("llama")))
 
 
 @pytest.fixture
 def passes(monkeypatch):
-    """How many contexts each pass scored."""
+    """How many tokens of each context each pass scored."""
     counted = []
 
     def score(model, parts, limits_logits):
-        counted.append(len(parts))
+        counted.append([len(part.tokens) for part in parts])
         return packed.score(model, parts, limits_logits)
 
     monkeypatch.setattr("specedit.targets.batch.score", score)
@@ -34,29 +35,31 @@ def passes(monkeypatch):
 def test_every_answer_is_what_it_would_be_alone(tiny, run, batch, passes, proposers):
     alone = [run(HFTarget(tiny("llama")), prompt, proposers) for prompt in PROMPTS]
 
-    def answer(row, prompt):
-        with row:
+    def answer(prompt):
+        with batch.row() as row:
             return run(row, prompt, proposers)
 
-    rows = [batch.row() for _ in PROMPTS]
     with ThreadPoolExecutor(len(PROMPTS)) as pool:
-        assert list(pool.map(answer, rows, PROMPTS)) == alone
+        assert list(pool.map(answer, PROMPTS)) == alone
     assert batch.rows == 0
-    assert max(passes) == len(PROMPTS)
+    assert max(map(len, passes)) == len(PROMPTS)
     assert len(passes) < 2 * 60  # an answer alone takes at most 60
 
 
-def test_one_request_does_not_wait_for_others_that_do_nothing(run, batch):
-    batch.row()
-    with batch.row() as row:
-        assert len(run(row, PROMPTS[0], max_tokens=5)) == 5
+def test_one_request_does_not_wait_for_one_that_is_not_read(run, batch):
+    with batch.row() as idle, batch.row() as row:
+        idle.extend([1, 2, 3])
+        begun = time.perf_counter()
+        assert len(run(row, PROMPTS[0])) == 60
+        assert time.perf_counter() - begun < 1  # not 60 times the patience of a pass
 
 
 def test_a_long_prompt_takes_several_passes(tiny, run, batch, passes, monkeypatch):
     monkeypatch.setattr("specedit.targets.batch._MOST", 16)
     with batch.row() as row:
-        assert run(row, PROMPTS[-1]) == run(HFTarget(tiny("llama")), PROMPTS[-1])
-    assert len(passes) > 60
+        assert run(row, PROMPTS[-1], max_tokens=2) == run(HFTarget(tiny("llama")), PROMPTS[-1], max_tokens=2)
+    _, *prompt, _ = passes
+    assert prompt == [[16]] * 6 + [[8]]
 
 
 def test_a_request_that_fails_fails_alone(run, batch):
@@ -75,10 +78,108 @@ def test_a_request_that_fails_fails_alone(run, batch):
     assert failed.is_set()
 
 
-def test_what_is_drafted_costs_more_when_more_share_a_pass(tiny):
-    batch = Batch(HFTarget(tiny("llama")), CostCurve([1, 1, 1, 1, 1, 1, 2, 4, 8]))
-    cost = SharedCost(batch)
+def test_a_cancelled_request_ends_before_its_next_pass(run, batch):
+    cancelled = threading.Event()
+    with batch.row(cancelled=cancelled.is_set) as row, pytest.raises(Cancelled):
+        run(row, PROMPTS[0], ends=lambda token: cancelled.set())
+    assert batch.rows == 0
+
+
+def test_a_request_that_does_not_fit_waits_for_others(tiny):
+    batch = Batch(HFTarget(tiny("llama")), memory=1000)
+    entered = threading.Event()
+
+    def second():
+        with batch.row(tokens=100):
+            entered.set()
+
+    with batch.row(tokens=100):  # alone it may take what it wants
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert not entered.wait(0.1)
+    assert entered.wait(5)
+    thread.join()
+
+
+def test_who_waits_can_be_cancelled(tiny):
+    batch = Batch(HFTarget(tiny("llama")), memory=1000)
+    with batch.row(tokens=100), pytest.raises(Cancelled), batch.row(tokens=100, cancelled=lambda: True):
+        pass
+    with batch.row(tokens=100):
+        pass
+
+
+# What earlier requests had scored
+
+
+def test_only_what_is_new_in_a_prompt_is_scored(tiny, run, batch, passes):
+    with batch.row() as row:
+        first = run(row, PROMPTS[0], max_tokens=20)
+    longer = [*PROMPTS[0], *first, 3, 4, 5]
+    with batch.row() as row:
+        assert run(row, longer, max_tokens=20) == run(HFTarget(tiny("llama")), longer, max_tokens=20)
+        assert row.reused == len(PROMPTS[0]) + 19  # the last token that was drawn was never scored
+    assert [4] in passes
+
+
+def test_a_prompt_that_parts_from_an_earlier_one_leaves_that_as_it_is(tiny, run, batch):
+    base = PROMPTS[3]
+    for end in ([1], [2], [1]):
+        with batch.row() as row:
+            assert run(row, base + end) == run(HFTarget(tiny("llama")), base + end)
+    assert row.reused == len(base)
+
+
+def test_the_same_prompt_again_is_scored_from_its_last_token(run, batch):
+    for _ in range(2):
+        with batch.row() as row:
+            run(row, PROMPTS[2], max_tokens=1)
+    assert row.reused == len(PROMPTS[2]) - 1
+
+
+def test_nothing_is_shared_between_clients(run, batch):
+    for client in ("alice", "bob"):
+        with batch.row(client=client) as row:
+            run(row, PROMPTS[0])
+            assert row.reused == 0
+
+
+def test_kept_contexts_take_no_more_than_they_may(tiny, run):
+    batch = Batch(HFTarget(tiny("llama")), kept=100_000)
+    for prompt in PROMPTS:
+        with batch.row() as row:
+            run(row, prompt)
+    assert 50_000 < batch.bytes < 100_000
+
+
+def test_what_is_kept_makes_way_when_memory_runs_out(tiny, run, batch, monkeypatch):
+    with batch.row() as row:
+        run(row, PROMPTS[0])
+
+    def score(model, parts, limits_logits):
+        if batch.prefixes.bytes:
+            raise MemoryError
+        return packed.score(model, parts, limits_logits)
+
+    monkeypatch.setattr("specedit.targets.batch.score", score)
+    with batch.row() as row:
+        assert run(row, PROMPTS[1]) == run(HFTarget(tiny("llama")), PROMPTS[1])
+
+
+def test_what_is_drafted_costs_more_when_more_share_a_pass(batch):
+    cost = SharedCost(batch, FixedCost([1, 1, 1, 1, 1, 1, 2, 4, 8]))
     assert cost(64)[[0, 63]].tolist() == [1, 2]
-    for _ in range(8):
-        batch.row()
+    batch._expected = [None] * 8
     assert cost(64)[[0, 63]].tolist() == [1, 16]
+
+
+def test_passes_that_are_shared_teach_what_they_cost(run, batch):
+    batch.cost = CostCurve([1.0] * 9)
+    with ThreadPoolExecutor(2) as pool:
+
+        def answer(prompt):
+            with batch.row() as row:
+                return run(row, prompt)
+
+        list(pool.map(answer, PROMPTS[:2]))
+    assert batch.cost(2)[1] < 0.5
