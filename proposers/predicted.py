@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from specedit.proposers import Proposer, Request
 from specedit.proposers.changes import Changes
-from specedit.proposers.views import JSON, LONGEST_PREFIX, RAW, Lines, View, recognised
+from specedit.proposers.views import JSON, LONGEST_PREFIX, RAW, Lines, View, signs
 from specedit.types import Draft
 
 _BOUNDARY = -1  # stands between two texts; no token has this id
@@ -199,7 +199,9 @@ class PredictedProposer(Proposer):
     def _viewed(self, history: Sequence[int], end: int) -> list[int]:
         """Places of history[end] in other forms of the references, if the answer turns to one."""
         tail = self._request.decode(history[max(self._start, end + 1 - _TAIL) : end + 1])
-        if view := recognised(tail):
+        seen = signs(tail)
+        if seen and seen[-1][1] == len(tail):
+            view = seen[-1][0]
             new = (0, view.name) not in self._regions
             region = self._region(0, view)
             if view is JSON:

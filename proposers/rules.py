@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -48,10 +49,18 @@ class Rules:
     Args:
         text: the old one.
         grammar: of its language; without one only names are followed.
+
+    Attributes:
+        lines: of the text.
+        places: of equal lines their numbers.
+        names: that are in the text.
     """
 
     def __init__(self, text: str, grammar: Language | None) -> None:
         self.lines = text.split("\n")
+        self.places: defaultdict[str, list[int]] = defaultdict(list)
+        for number, line in enumerate(self.lines):
+            self.places[line].append(number)
         self.names = set(_NAME.findall(text))
         self._text = text
         self._starts = [0, *accumulate(len(line) + 1 for line in self.lines)]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Sequence
-
-from rapidfuzz import fuzz
 
 from specedit.editing.languages import grammar_of
 from specedit.proposers import Proposer, Request
-from specedit.proposers.rules import Rule, Rules
+from specedit.proposers.follower import Follower
+from specedit.proposers.rules import Rules
+from specedit.proposers.views import JSON, RAW, signs
 from specedit.types import Draft
 
 _LARGEST = 1 << 18  # letters of a text that is followed: parsing it is not to be noticed
-_SHORTEST = 3  # letters that a line needs to be found by
-_NEARBY = 4  # lines among which the one is sought that a new line replaces
-_ALIKE = 65  # in percent, how much it must have in common with that one
-_SHORTEST_END, _LONGEST_END = 2, 24  # letters by which a place within a line is found again
+_TAIL = 64  # letters of the answer in which a sign of another form may have begun
 _ENOUGH = 48  # drafted tokens that are left when no more are drafted
 _LETTERS = 4  # a token has about as many
 # "rename a to b", "`a` -> `b`", "replace a by b"
@@ -29,7 +24,8 @@ _ASKED = re.compile(
 
 class StructuralProposer(Proposer):
     """Follows the answer line by line through the first reference and drafts the lines to come as the rules
-    have them that its changes so far, and the names in its instruction, make.
+    have them that its changes so far, and the names in its instruction, make. Where the answer shows that it
+    writes in another form, in a JSON string say, it is followed there, too.
 
     The text is tokenised from the letter on where the answer stands.
     """
@@ -39,95 +35,83 @@ class StructuralProposer(Proposer):
     def start(self, request: Request) -> None:
         self._request = request
         self._seen = self._read = len(request.prompt)
-        self._begun = ""  # the line that the answer is in, as far as it has been read
-        self._line = 0  # the one of the reference that is expected there
-        self._match = 0  # tokens since the answer was last elsewhere
-        self._ahead: list[int] = []
+        self._tail = ""
+        self._followed: list[_Followed] = []
         self._rules: Rules | None = None
-        self._kind = ""
         old = request.references[0] if request.references else ""
         if not 0 < len(old) <= _LARGEST:
             return
-        self._rules = Rules(old, grammar_of(request.language))
-        self._places: defaultdict[str, list[int]] = defaultdict(list)
-        for number, line in enumerate(self._rules.lines):
-            self._places[line].append(number)
-        names = set(re.findall(r"\w+", old))
+        self._rules = rules = Rules(old, grammar_of(request.language))
         for a, b in _ASKED.findall(request.decode(request.prompt).replace(old, "")):
-            if a in names and b not in names:
-                self._rules.rename(a, b)
+            if a in rules.names and b not in rules.names:
+                rules.rename(a, b)
+        self._usual = {view for view, _ in signs(old)} - {JSON}  # no sign of anything here
+        self._followed.append(_Followed(request, Follower(rules, RAW)))
 
     def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
-        if self._rules is None:
-            return []
-        try:
-            return self._follow(self._rules, history, limit)
-        except RecursionError:  # some files nest deeper than Python can follow
-            self._rules = None
-            return []
-
-    def _follow(self, rules: Rules, history: Sequence[int], limit: int) -> list[Draft]:
         new = list(history[self._seen :])
         self._seen = len(history)
-        self._match += len(new)
-        self._ahead = self._ahead[len(new) :] if self._ahead[: len(new)] == new else []
-        text = self._request.text(history, self._read)
+        try:
+            return self._follow(history, new, limit)
+        except RecursionError:  # some files nest deeper than Python can follow
+            self._followed = []
+            return []
+
+    def _follow(self, history: Sequence[int], new: list[int], limit: int) -> list[Draft]:
+        for followed in self._followed:
+            followed.walk(new)
+        text = self._request.text(history, self._read) if self._followed else ""
         if text.endswith("\ufffd"):  # the answer is within a character
             return []
         self._read = len(history)
-        *finished, self._begun = (self._begun + text).split("\n")
-        for line in finished:
-            self._finish(rules, line)
+        string = self._look(text)
+        for followed in self._followed:
+            followed.follower.read(text)
+        if string is not None and self._rules:
+            self._followed[1:] = [_Followed(self._request, Follower(self._rules, JSON, string))]
+        drafts = [followed.draft(limit) for followed in self._followed]
+        return [draft for draft in drafts if draft]
+
+    def _look(self, text: str) -> str | None:
+        """Take on the form that this latest text is a sign of; what stands in it of a JSON string. What looks
+        like one may be none, so that both are followed."""
+        if "\n" in text:  # no JSON string has a newline
+            del self._followed[1:]
+        self._tail = (self._tail + text)[-max(_TAIL, len(text)) :]
+        seen = [(view, end) for view, end in signs(self._tail) if view not in self._usual]
+        if not seen:
+            return None
+        view, end = seen[-1]
+        tail, self._tail = self._tail, ""
+        if view is JSON:
+            return tail[end:]
+        self._followed[0].follower.turn(view)
+        return None
+
+
+class _Followed:
+    """A follower, and what was last drafted from it."""
+
+    def __init__(self, request: Request, follower: Follower) -> None:
+        self.follower = follower
+        self._request = request
+        self._ahead: list[int] = []
+        self._kind = ""
+        self._match = 0  # tokens since the answer was last elsewhere
+
+    def walk(self, new: Sequence[int]) -> None:
+        """The answer went on with these tokens."""
+        self._match += len(new)
+        self._ahead = self._ahead[len(new) :] if self._ahead[: len(new)] == new else []
+
+    def draft(self, limit: int) -> Draft | None:
+        if self.follower.lost:
+            self._match = 0
+            self._ahead = []
         if len(self._ahead) < _ENOUGH:
-            self._ahead = self._draft(rules, limit)
-        return [Draft(self._ahead[:limit], self._match, self._kind)] if self._ahead else []
-
-    def _finish(self, rules: Rules, line: str) -> None:
-        """The answer has written a line."""
-        if self._line < len(rules.lines):
-            rules.judge(self._line, line)
-            if line in (rules.lines[self._line], rules.expected(self._line)[0]):
-                self._line += 1
-                return
-        self._match = 0
-        self._ahead = []
-        places = self._places.get(line, [])
-        if places and len(line.strip()) >= _SHORTEST:
-            after = bisect_left(places, self._line)
-            near = places[max(after - 1, 0) : after + 1]
-            self._line = min(near, key=lambda number: abs(number - self._line)) + 1
-            return
-        ahead = range(self._line, min(self._line + _NEARBY, len(rules.lines)))
-        alike = {number: fuzz.ratio(rules.lines[number], line) for number in ahead}
-        if alike and alike[likest := max(alike, key=alike.__getitem__)] > _ALIKE:
-            rules.learn(likest, line)
-            self._line = likest + 1
-
-    def _draft(self, rules: Rules, limit: int) -> list[int]:
-        """The rest of the line that the answer has begun and of those that follow, if rules change them or
-        the answer is back within the line after it went elsewhere."""
-        text, used = "", list[Rule]()
-        for number in range(self._line, len(rules.lines)):
-            if len(text) > len(self._begun) + _LETTERS * limit:
-                break
-            line, changing = rules.expected(number)
-            text += line + "\n"
-            used = used or changing
-        if not text.startswith(self._begun):
-            text = self._resumed(text)
-        elif used:
-            self._kind = "proven" if min(rule.right - rule.wrong for rule in used) > 0 else "new"
-            text = text[len(self._begun) :]
-        else:
-            text = ""
-        return self._request.encode(text)[:limit]
-
-    def _resumed(self, expected: str) -> str:
-        """What follows in the expected line, and after it, the longest end of what the answer has begun."""
-        line, _, following = expected.partition("\n")
-        for length in range(min(len(self._begun), _LONGEST_END), _SHORTEST_END - 1, -1):
-            before, end, rest = line.partition(self._begun[-length:])
-            if end.strip() and before != line:
-                self._kind, self._match = "resumed", length
-                return f"{rest}\n{following}"
-        return ""
+            coming = self.follower.coming(_LETTERS * limit)
+            self._ahead = self._request.encode(coming.text)[:limit] if coming else []
+            if coming:
+                self._kind = f"{self.follower.view.name}, {coming.kind}"
+                self._match = self._match if coming.match is None else coming.match
+        return Draft(self._ahead[:limit], self._match, self._kind) if self._ahead else None

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 _SHORTEST = 3  # letters that a line needs to be recognised
 LONGEST_PREFIX = 8  # letters of a mark before it
@@ -18,25 +18,36 @@ class View(NamedTuple):
     Attributes:
         name: what it is remembered by.
         write: makes it of the text.
+        read: makes the text of a line of it.
     """
 
     name: str
     write: Callable[[str], str]
+    read: Callable[[str], str] = str
+
+
+def _read_json(line: str) -> str:
+    try:
+        return str(json.loads(f'"{line}"', strict=False))
+    except ValueError:  # it is something else
+        return line
 
 
 RAW = View("raw", str)
-JSON = View("JSON", lambda text: json.dumps(text, ensure_ascii=False)[1:-1])
+JSON = View("JSON", lambda text: json.dumps(text, ensure_ascii=False)[1:-1], _read_json)
 # What an answer shows in which texts are written like that.
 _SIGNS = (
-    (re.compile(r'[{,]\s*"\w+"\s*:\s*"$'), JSON),
-    (re.compile(r"&(?:lt|gt|amp);$"), View("XML", escape)),
-    (re.compile(r"\r\n$"), View("CRLF", lambda text: text.replace("\n", "\r\n"))),
+    (re.compile(r'[{,]\s*"\w+"\s*:\s*"'), JSON),
+    (re.compile(r"&(?:lt|gt|amp);"), View("XML", escape, unescape)),
+    (re.compile(r"\r\n"), View("CRLF", lambda text: text.replace("\n", "\r\n"))),
 )
 
 
-def recognised(answer: str) -> View | None:
-    """The view that the end of the answer is a sign of. A JSON string begins with its text."""
-    return next((view for sign, view in _SIGNS if sign.search(answer)), None)
+def signs(answer: str) -> list[tuple[View, int]]:
+    """The views that signs in an answer stand for, the latest last, and where the signs end. A JSON string
+    begins there with its text."""
+    found = [(view, place.end()) for sign, view in _SIGNS for place in sign.finditer(answer)]
+    return sorted(found, key=lambda seen: seen[1])
 
 
 def prefixed(line: str, original: str) -> View | None:

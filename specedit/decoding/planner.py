@@ -132,9 +132,11 @@ class Planner:
         for number, offer in enumerate(offers):
             fork = None
             for earlier in offers[:number]:  # where both begin alike, the tokens are the earlier one's
-                common = agreeing(earlier.tokens, offer.tokens)
-                shared = earlier.chances[:common]
-                np.maximum(shared, offer.chances[:common], out=shared)
+                alike = earlier.tokens[0] == offer.tokens[0]
+                common = agreeing(earlier.tokens, offer.tokens) if alike else 0
+                if common:
+                    shared = earlier.chances[:common]
+                    np.maximum(shared, offer.chances[:common], out=shared)
                 if common >= offer.shared:
                     offer.shared, fork = common, earlier
             if fork:
@@ -230,9 +232,10 @@ class _Rates:
 
     def chances(self, match: int, size: int) -> np.ndarray:
         """float64 [size]: how likely the first 1, 2, … tokens are all right after `match` agreeing ones."""
-        rates = (self._next[:, 0] / self._next.sum(1))[_STRENGTH[match : match + size]]
-        first = self._first[_STRENGTH[match]]
-        rates[0] = first[0] / first.sum()
+        right, wrong = self._next.T
+        rates = (right / (right + wrong))[_STRENGTH[match : match + size]]
+        right, wrong = self._first[_STRENGTH[match]]
+        rates[0] = right / (right + wrong)
         return np.minimum(rates, 0.9999).cumprod()
 
     def learn(self, match: int, right: int, wrong: bool) -> None:

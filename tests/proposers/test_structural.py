@@ -80,3 +80,29 @@ def test_an_empty_a_huge_and_a_deep_reference_do_no_harm():
     deep = "x = " + "(" * 3000 + "old" + ")" * 3000 + "\ny = old\n"
     for reference in ("", "old = 1\n" * 50_000, deep):
         assert expected("new = 1\n", "rename old to new", reference) in ("", "new = 1\n" * 5)
+
+
+def test_a_block_keeps_its_new_indentation_to_its_end():
+    old = "def f():\n    a = 1\n    b = 2\n\n    c = 3\n\ndef g():\n    d = 4\n"
+    begun = "def f():\n    try:\n        a = 1\n"
+    assert expected(begun, reference=old) == "        b = 2\n\n        c = 3\n\ndef g():\n "
+    begun = "a = 1\nb"
+    assert expected(begun, reference=old).startswith(" = 2\n\nc = 3\n\ndef g():\n    d")
+
+
+def test_a_change_is_expected_in_a_json_string_too():
+    answer = '{"content": "' + OLD[: OLD.index("return load")].replace("load", "read").replace("\n", "\\n")
+    assert expected(answer).startswith('return read(\\"a\\") or read(\\"b\\")\\n')
+
+
+def test_a_change_is_expected_with_crlf_and_in_xml_too():
+    answer = OLD[: OLD.index("return load")].replace("load", "read")
+    assert expected(answer.replace("\n", "\r\n")).startswith('return read("a") or read("b")\r\n')
+    old = f"x < y\n{OLD}"
+    assert expected(f"x &lt; y\n{answer}", reference=old).startswith('return read("a")')
+
+
+def test_a_dictionary_in_a_file_is_no_other_form():
+    old = f'x = {{"name": "a",\n  "b": "c"}}\n{OLD}'
+    answer = old[: old.index("return load")].replace("load", "read")
+    assert expected(answer, reference=old).startswith('return read("a") or read("b")\n')

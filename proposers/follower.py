@@ -1,0 +1,151 @@
+"""Where an answer stands in the old text, line by line, and what it will say there."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+from rapidfuzz import fuzz
+
+from specedit.proposers.rules import Rule, Rules
+from specedit.proposers.views import View
+
+_SHORTEST = 3  # letters that a line needs to be found by
+_NEARBY = 4  # lines among which the one is sought that a new line replaces
+_ALIKE = 65  # in percent, how much it must have in common with that one
+_SHORTEST_END, _LONGEST_END = 2, 24  # letters by which a place within a line is found again
+
+
+class Block(NamedTuple):
+    """Lines whose indentation the answer has changed.
+
+    Attributes:
+        lines: from the first one seen to the last one of the block.
+        old, new: their indentation, at least.
+    """
+
+    lines: range
+    old: str
+    new: str
+
+
+class Coming(NamedTuple):
+    """What is expected next.
+
+    Attributes:
+        text: as the answer writes it.
+        kind: how it was found.
+        match: how many letters speak for the place; None if the answer never left it.
+    """
+
+    text: str
+    kind: str
+    match: int | None = None
+
+
+class Follower:
+    """Follows an answer that writes the old text in one form.
+
+    Args:
+        rules: of the old text; they learn from every line.
+        view: the form.
+        begun: what the answer has written of its line in this form.
+
+    Attributes:
+        view: the form.
+        lost: whether the latest text was not what was expected there.
+    """
+
+    def __init__(self, rules: Rules, view: View, begun: str = "") -> None:
+        self.lost = False
+        self._rules = rules
+        self.turn(view)
+        self._begun = begun
+        self._line = 0  # the one of the old text that is expected next
+        self._block: Block | None = None
+
+    def turn(self, view: View) -> None:
+        """The answer is in this form."""
+        self.view = view
+        self._newline = view.write("\n")
+
+    def read(self, text: str) -> None:
+        """The answer goes on with this."""
+        self.lost = False
+        *finished, self._begun = (self._begun + text).split(self._newline)
+        for line in finished:
+            self._finish(self.view.read(line))
+
+    def coming(self, letters: int) -> Coming | None:
+        """At least so many letters of what follows, if rules change it, if it is in a block that moved, or if
+        the answer is back within the line after it went elsewhere."""
+        text, used, moved = "", list[Rule](), False
+        for number in range(self._line, len(self._rules.lines)):
+            if len(text) > len(self._begun) + letters:
+                break
+            line, changing = self._expected(number)
+            moved |= self._block is not None and number in self._block.lines
+            text += self.view.write(f"{line}\n")
+            used = used or changing
+        if not text.startswith(self._begun):
+            return self._resumed(text)
+        if not used and not moved:
+            return None
+        proven = min((rule.right - rule.wrong for rule in used), default=0) > 0
+        kind = "moved" if not used else "proven" if proven else "new"
+        return Coming(text[len(self._begun) :], kind)
+
+    def _expected(self, number: int) -> tuple[str, list[Rule]]:
+        line, used = self._rules.expected(number)
+        block = self._block
+        if block and number in block.lines and line.startswith(block.old):
+            line = block.new + line[len(block.old) :]
+        return line, used
+
+    def _finish(self, line: str) -> None:
+        """The answer has written a line."""
+        lines = self._rules.lines
+        if self._line < len(lines):
+            self._rules.judge(self._line, line)
+            if line in (lines[self._line], expected := self._expected(self._line)[0]):
+                self._block = self._block if line == expected else None
+                self._line += 1
+                return
+        self.lost = True
+        places = self._rules.places.get(line, [])
+        if places and len(line.strip()) >= _SHORTEST:
+            after = bisect_left(places, self._line)
+            near = places[max(after - 1, 0) : after + 1]
+            self._line = min(near, key=lambda number: abs(number - self._line)) + 1
+            return
+        ahead = range(self._line, min(self._line + _NEARBY, len(lines)))
+        for number in ahead:
+            if line.strip() and line.lstrip() == self._rules.expected(number)[0].lstrip():
+                self._block = self._moved(number, line)
+                self._line = number + 1
+                return
+        alike = {number: fuzz.ratio(lines[number], line) for number in ahead}
+        if alike and alike[likest := max(alike, key=alike.__getitem__)] > _ALIKE:
+            self._rules.learn(likest, line)
+            self._line = likest + 1
+
+    def _moved(self, begin: int, written: str) -> Block:
+        """The block that begins with this line, which the answer has indented otherwise."""
+        lines, end = self._rules.lines, begin + 1
+        old, new = _indentation(lines[begin]), _indentation(written)
+        while end < len(lines) and (not lines[end].strip() or lines[end].startswith(old)):
+            end += 1
+        return Block(range(begin, end), old, new)
+
+    def _resumed(self, expected: str) -> Coming | None:
+        """What follows in the expected line, and after it, the longest end of what the answer has begun."""
+        line, _, following = expected.partition(self._newline)
+        for length in range(min(len(self._begun), _LONGEST_END), _SHORTEST_END - 1, -1):
+            before, end, rest = line.partition(self._begun[-length:])
+            if end.strip() and before != line:
+                return Coming(rest + self._newline + following, "resumed", length)
+        return None
+
+
+def _indentation(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
