@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from specedit.types import Sampling, SpecEditError
 if TYPE_CHECKING:
     from specedit.decoding.statistics import Statistics
     from specedit.editor import SpecEditor
+    from specedit.integrations.http.client import RemoteEditor
     from specedit.results import EditResult, Stream
 
 # Everything about the run goes to standard error: standard output holds the diff, the text or the JSON alone.
@@ -165,6 +167,12 @@ def sampling_options(command: Callable) -> Callable:
 )
 @click.option("--no-speculation", is_flag=True, help="Decode plainly.")
 @click.option(
+    "--server",
+    metavar="URL",
+    help="Let a running `specedit serve` write it.  [default: the one on the default port, if there is one]",
+)
+@click.option("--no-server", is_flag=True, help="Load the model here, even if a server is running.")
+@click.option(
     "--stop",
     multiple=True,
     metavar="TEXT",
@@ -189,6 +197,8 @@ def rewrite(
     compare: bool,
     force: bool,
     no_speculation: bool,
+    server: str | None,
+    no_server: bool,
     stop: tuple[str, ...],
     max_new_tokens: int | None,
     encoding: str | None,
@@ -223,13 +233,22 @@ def rewrite(
         "stop": stop,
         "max_new_tokens": max_new_tokens,
     }
-    editor = load(model, device, dtype, [] if no_speculation else proposers)
-    result = watch(editor.stream_rewrite(source, instruction, **options))
+    own = no_server or compare or no_speculation or chosen_here(("model", "device", "dtype", "proposers"))
+    if server and own:
+        raise click.UsageError(
+            "--server excludes --no-server, --compare, --no-speculation and the choice of a model."
+        )
     comparison = {}
-    if compare:
-        log.print("decoding plainly, to compare", style="dim")
-        plain = watch(editor.stream_rewrite(source, instruction, speculate=False, **options))
-        comparison = {"compare": compared(editor, result, plain, greedy=sampling["temperature"] == 0)}
+    if not own and (elsewhere := remote(server)):
+        result = watch(elsewhere.stream_rewrite(source, instruction, **options))
+    else:
+        editor = load(model, device, dtype, [] if no_speculation else proposers)
+        result = watch(editor.stream_rewrite(source, instruction, **options))
+        if compare:
+            log.print("decoding plainly, to compare", style="dim")
+            editor.forget()  # what is known of the prompt by now would spare it work
+            plain = watch(editor.stream_rewrite(source, instruction, speculate=False, **options))
+            comparison = {"compare": compared(editor, result, plain, greedy=sampling["temperature"] == 0)}
 
     printed = str(output) == "-"
     if not as_json and not printed:
@@ -327,6 +346,86 @@ def measure(
     return 130 if stopped else 0
 
 
+@cli.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Others need an --api-key.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8317, show_default=True, help="0 is any.")
+@click.option(
+    "--api-key",
+    "api_keys",
+    multiple=True,
+    envvar="SPECEDIT_API_KEY",
+    metavar="KEY",
+    help="Answer only who sends it; may be repeated. Better in SPECEDIT_API_KEY: others see command lines.",
+)
+@click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="URL",
+    help="A web page that may call; may be repeated.",
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Another name of this server; may be repeated.",
+)
+@click.option("--name", default="", help="What clients call the model.  [default: its own name]")
+@click.option(
+    "--running", type=click.IntRange(min=1), default=16, show_default=True, help="Answers at a time."
+)
+@click.option(
+    "--waiting", type=click.IntRange(min=0), default=64, show_default=True, help="How many more may wait."
+)
+@click.option(
+    "--memory",
+    type=click.IntRange(min=1),
+    help="MiB for key-value caches of running answers.  [default: most of what is free]",
+)
+@click.option(
+    "--kept",
+    type=click.IntRange(min=0),
+    default=1024,
+    show_default=True,
+    help="MiB for those of finished answers, for later ones that begin alike.",
+)
+@click.option(
+    "--max-body", "body", type=click.IntRange(min=1), default=8 << 20, show_default=True, help="In bytes."
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=30,
+    show_default=True,
+    help="Seconds that running answers still have when the server is stopped.",
+)
+@model_options
+def serve(
+    model: str | None,
+    device: str,
+    dtype: str,
+    proposers: list[str],
+    kept: int,
+    memory: int | None,
+    **settings: Any,
+) -> None:
+    """Answer the OpenAI API and edit requests over HTTP, on this machine unless told otherwise."""
+    try:
+        from specedit.integrations.http import serve as server
+        from specedit.integrations.http.settings import Settings
+    except ModuleNotFoundError as error:
+        raise SpecEditError(f"The server needs {error.name}: pip install 'specedit[serve]'.") from error
+
+    chosen = Settings(**settings)
+    with server.listen(chosen) as sock:
+        sizes = {"kept": kept << 20, "memory": memory and memory << 20}
+        editor = load(model, device, dtype, proposers, saving=False, **sizes)
+        host, port = sock.getsockname()[:2]
+        log.print(f"specedit: http://{f'[{host}]' if ':' in host else host}:{port}", soft_wrap=True)
+        server.run(editor, chosen, sock)
+
+
 @cli.group()
 def models() -> None:
     """List, fetch and remove models on this machine."""
@@ -377,7 +476,7 @@ def doctor() -> int:
     return 0 if sound else 1
 
 
-def load(model: str | None, device: str, dtype: str, proposers: list[str]) -> SpecEditor:
+def load(model: str | None, device: str, dtype: str, proposers: list[str], **options: Any) -> SpecEditor:
     """The editor, with a line about what takes long."""
     with log.status("starting") as status:
         from specedit.editor import SpecEditor  # takes seconds
@@ -388,10 +487,28 @@ def load(model: str | None, device: str, dtype: str, proposers: list[str]) -> Sp
                 log.print(f"specedit: {line}", markup=False, soft_wrap=True)
 
         editor = SpecEditor.from_pretrained(
-            model, device=device, dtype=dtype, proposers=proposers, progress=say
+            model, device=device, dtype=dtype, proposers=proposers, progress=say, **options
         )
         status.update("measuring what verifying costs here (once)")
         editor.calibrate()
+    return editor
+
+
+def chosen_here(names: tuple[str, ...]) -> bool:
+    """Whether the user gave one of these options."""
+    default = click.core.ParameterSource.DEFAULT
+    context = click.get_current_context()
+    return any(context.get_parameter_source(name) is not default for name in names)
+
+
+def remote(server: str | None) -> RemoteEditor | None:
+    """The server that was named, or one on the default port, if there is one."""
+    from specedit.integrations.http.client import DEFAULT_URL, RemoteEditor
+
+    editor = RemoteEditor(server or DEFAULT_URL, os.environ.get("SPECEDIT_API_KEY", "").partition(" ")[0])
+    if not server and not editor.is_there():
+        return None
+    log.print(f"specedit: {editor.url} writes it (--no-server loads a model here)", style="dim")
     return editor
 
 

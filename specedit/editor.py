@@ -22,19 +22,17 @@ from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.decoding.text import TextStream
 from specedit.editing.answer import closing_stop, extract
-from specedit.editing.checks import Problem, check
-from specedit.editing.diff import unified
 from specedit.editing.languages import language_of
 from specedit.editing.prompt import EditPrompt, build_prompt
 from specedit.editing.references import found_in
 from specedit.editing.source import SourceFile
 from specedit.paths import cache_folder
 from specedit.proposers import DEFAULT, create, find
-from specedit.results import EditResult, Generation, Stream, Trace
+from specedit.results import EditResult, Generation, Stream, Trace, judged
 from specedit.targets import Target
 from specedit.targets.batch import Batch, SharedCost, check_wanted
 from specedit.targets.hf import HFTarget
-from specedit.types import Refused, Sampling, SpecEditError
+from specedit.types import Sampling, SpecEditError
 
 GREEDY = Sampling()
 _UNBOUNDED = 4096  # answer tokens where neither the caller nor the model sets a limit
@@ -52,6 +50,7 @@ class SpecEditor:
         kept: bytes of key-value caches that are kept of finished requests.
         memory: bytes that those of running requests may take; by default most of what is free. A request that
             would take more waits for others.
+        saving: whether every answer keeps what it taught about the cost; or else `save` does.
     """
 
     def __init__(
@@ -62,6 +61,7 @@ class SpecEditor:
         cost: CostCurve | None = None,
         kept: int = 1 << 30,
         memory: int | None = None,
+        saving: bool = True,
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer
@@ -69,6 +69,7 @@ class SpecEditor:
         self._cost = cost
         self._planner: Planner | None = None
         self._calibrating = Lock()
+        self._saving = saving
         self._turn = 0
         self._batch: Batch | None = None
         if isinstance(target, HFTarget) and target.can_rollback:
@@ -139,6 +140,11 @@ class SpecEditor:
         if self._cost is None:
             self._cost = CostCurve.cached(self.target, cache_folder() / "costs")
         return self._cost
+
+    def save(self) -> None:
+        """Keep what answers taught about the cost of verifying for the next start."""
+        if self._planner:
+            self._planner.cost.save()
 
     def forget(self) -> None:
         """Let no later answer profit from earlier ones: what was kept of their texts and contexts is gone."""
@@ -334,8 +340,8 @@ class SpecEditor:
                     break
                 if piece := answer.take():
                     yield piece
-        if self._planner:
-            self._planner.cost.save()
+        if self._saving:
+            self.save()
         if piece := answer.take(final=True):
             yield piece
         # A draft may have gone on beyond the end.
@@ -390,27 +396,16 @@ def _rewriting(
     if answer.text.startswith(shown) and len(answer.text) > len(shown):
         yield answer.text[len(shown) :]
 
-    problems: list[Problem] = []
-    data, usable = source.data, answer.closed
-    try:
-        data = source.restore(answer.text, instruction)
-    except Refused as error:
-        problems.append(Problem(0, str(error)))
-        usable = False
-    text = data.decode(source.encoding)
-    if answer.closed:
-        problems += check(source.text, answer.text, source.name)
-    elif generation.finish_reason == "length":
+    incomplete = None if answer.closed else _why(generation, context)
+    return judged(source, instruction, answer.text, incomplete, generation)
+
+
+def _why(generation: Generation, context: int | None) -> str:
+    """Why an answer ended before its code block did, and what to do."""
+    if generation.finish_reason == "length":
         full = context is not None and len(generation.prompt) + len(generation.tokens) >= context
         advice = "choose a model with a longer context" if full else "allow more (--max-new-tokens)"
-        problems = [Problem(0, f"The answer was cut after {len(generation.tokens)} tokens: {advice}.")]
-    elif generation.matched_stop is not None:
-        problems = [
-            Problem(0, f"The answer stopped at {generation.matched_stop!r}, incomplete: leave out --stop.")
-        ]
-    else:
-        problems = [
-            Problem(0, "The answer ended before its code block did: word the instruction differently.")
-        ]
-    diff = unified(source.original, text, source.name)
-    return EditResult(text, diff, problems, generation, data, source, usable)
+        return f"The answer was cut after {len(generation.tokens)} tokens: {advice}."
+    if generation.matched_stop is not None:
+        return f"The answer stopped at {generation.matched_stop!r}, incomplete: leave out --stop."
+    return "The answer ended before its code block did: word the instruction differently."

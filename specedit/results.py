@@ -9,7 +9,8 @@ from threading import Event
 from typing import Generic, TypeVar
 
 from specedit.decoding.statistics import Rejected, Statistics
-from specedit.editing.checks import Problem
+from specedit.editing.checks import Problem, check
+from specedit.editing.diff import unified
 from specedit.editing.source import SourceFile
 from specedit.types import Refused
 
@@ -73,6 +74,7 @@ class EditResult:
         text: the new text, with the file's own line endings.
         diff: from the old text to the new, in git's form; "" when nothing changes.
         problems: why the answer should not be taken; empty when it can be.
+        usable: whether it can be taken in spite of them: it is whole, and the file's encoding has all of it.
         generation: what the target wrote.
         data: the bytes that `write` puts into the file.
     """
@@ -80,10 +82,10 @@ class EditResult:
     text: str
     diff: str
     problems: list[Problem]
+    usable: bool
     generation: Generation
     data: bytes = field(repr=False)
     _source: SourceFile = field(repr=False)
-    _usable: bool = field(repr=False)
 
     @property
     def finish_reason(self) -> str:
@@ -103,7 +105,7 @@ class EditResult:
         Raises:
             Refused: there is a problem.
         """
-        if self.problems and not (force and self._usable):
+        if self.problems and not (force and self.usable):
             raise Refused(self.problems[0].message)
 
     def write(self, path: str | os.PathLike[str] | None = None, force: bool = False) -> None:
@@ -115,6 +117,30 @@ class EditResult:
         """
         self.require(force)
         self._source.write(self.data, path)
+
+
+def judged(
+    source: SourceFile, instruction: str, answer: str, incomplete: str | None, generation: Generation
+) -> EditResult:
+    """The file with the code of an answer, and what stands against taking it.
+
+    Args:
+        answer: the code, with "\\n" newlines.
+        incomplete: why it is not the whole file; None if it is.
+    """
+    problems, data, usable = list[Problem](), source.data, incomplete is None
+    try:
+        data = source.restore(answer, instruction)
+    except Refused as error:
+        problems.append(Problem(0, str(error)))
+        usable = False
+    if incomplete is None:
+        problems += check(source.text, answer, source.name)
+    else:
+        problems = [Problem(0, incomplete)]
+    text = data.decode(source.encoding)
+    diff = unified(source.original, text, source.name)
+    return EditResult(text, diff, problems, usable, generation, data, source)
 
 
 class Stream(Generic[R]):

@@ -8,7 +8,6 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from specedit.proposers import Request
@@ -22,6 +21,11 @@ Messages = Sequence[Mapping[str, Any]]
 def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Token ids of a text in which control tokens are ordinary characters."""
     return _ids(tokenizer, text, add_special_tokens=False, split_special_tokens=True)
+
+
+def encode_raw(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Token ids of a text in which control tokens count as such, with those that begin every text."""
+    return _ids(tokenizer, text)
 
 
 def decode_text(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
@@ -104,7 +108,7 @@ def _rendered(
     options: dict[str, Any] = {"tokenize": False, "add_generation_prompt": True}
     try:
         return str(tokenizer.apply_chat_template(chat, tools=[*map(dict, tools)] or None, **options))
-    except TemplateError as error:
+    except Exception as error:  # templates are programs: they fail in every way
         if len(chat) > 1 and chat[0]["role"] == "system":
             # Some models know no system role (gemma 2, the first Mistrals): say it at the user's beginning.
             first = chat[1] | {"content": f"{chat[0]['content']}\n\n{chat[1]['content']}"}

@@ -1,0 +1,63 @@
+"""Listening, and stopping without hurry."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import uvicorn
+
+from specedit.editor import SpecEditor
+from specedit.integrations.http.app import create_app
+from specedit.integrations.http.log import to_stderr
+from specedit.integrations.http.runner import Runner
+from specedit.integrations.http.settings import Settings, address_of
+from specedit.types import SpecEditError
+
+_LAST_SECONDS = 5  # for what is ended at the deadline to say so
+
+
+def listen(settings: Settings) -> socket.socket:
+    """Take the port: before the model is loaded, as that takes long.
+
+    Raises:
+        SpecEditError: it cannot be had.
+    """
+    address = address_of(settings.host)
+    family = socket.AF_INET6 if address is not None and address.version == 6 else socket.AF_INET
+    try:
+        return socket.create_server((settings.host.strip("[]"), settings.port), family=family, backlog=1024)
+    except OSError as error:
+        raise SpecEditError(
+            f"Cannot listen on {settings.host}:{settings.port} ({error.strerror or error}): choose another "
+            "--port or --host."
+        ) from error
+
+
+class Server(uvicorn.Server):
+    """Gives running answers their time before it stops."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        config = uvicorn.Config(
+            create_app(runner),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(runner.settings.grace) + _LAST_SECONDS,
+        )
+        super().__init__(config)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ending = asyncio.create_task(self._runner.close(self._runner.settings.grace))
+        await super().shutdown(sockets)
+        await ending
+
+
+def run(editor: SpecEditor, settings: Settings, sock: socket.socket) -> None:
+    """Serve until told to stop."""
+    to_stderr()
+    try:
+        Server(Runner(editor, settings)).run(sockets=[sock])
+    finally:
+        editor.save()  # requests themselves write nothing
