@@ -38,7 +38,7 @@ from specedit.replay import count, fewest_passes
 FILE = RESULTS / "ablation.json"
 # Passes: no dearer for up to 64 tokens, as on a GPU, then by 1/256 of a pass for each token.
 FLAT = (1, 1, 1, 1, 1, 1, 1, 1.25, 1.75)
-LOOKUPS = ((10, 2), (5, 8), (64, 16))  # tokens to draft, most to match
+LOOKUPS = ((10, 2), (5, 8), (32, 16), (64, 16), (128, 16))  # tokens to draft, most to match
 CONTEXTS = (8_000, 50_000)
 INTRODUCTION = """Whole Python files: {files} edits between releases, and {renames} files in which a function
 or class with ten uses or more is renamed. Tokens a pass where a pass costs the same for up to 64 tokens and

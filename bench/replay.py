@@ -37,7 +37,7 @@ from specedit.targets.hf import HFTarget
 
 SHORTEST = 100  # tokens of an answer
 WARM_UP = 24
-WAYS = ["plain", "specedit", *DEFAULT, "transformers", "lookup", "lookup64"]
+WAYS = ["plain", "specedit", *DEFAULT, "transformers", "lookup", "lookup32"]
 # Shapes of Llama models with the default model's vocabulary, for random weights.
 SHAPES = {
     "360m": {
