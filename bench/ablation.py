@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.corpus import FORMS, Pair
+from bench.corpus import Pair
 from bench.corpus.python_files import python_files, renames
 from bench.count import CURVES, REMEMBERING, cases
 from bench.markdown import RESULTS, head, keep, row
@@ -159,7 +159,7 @@ def main(limit: int | None) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
-    edits = python_files(lambda pair: len(encode_text(tokenizer, FORMS["fence"].answer(pair))))
+    edits = python_files(tokenizer)
     step = max(1, len(edits) // (limit or len(edits)))
     edits = edits[::step]
     renamed = renames(edits)

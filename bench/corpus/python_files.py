@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from difflib import SequenceMatcher
 from random import Random
 
 from bench.corpus.corpus import Pair, choose, everything
+from bench.corpus.forms import FORMS
+from specedit.decoding.encode import encode_text
 
 _FILES = 150
 _MOST_TOKENS = 4_000
 _USES = 10
 
 
-def python_files(tokens: Callable[[Pair], int], seed: int = 0) -> list[Pair]:
-    """A sample of the Python pairs at least half of whose lines agree.
+def python_files(tokenizer, seed: int = 0) -> list[Pair]:
+    """A sample of the Python pairs at least half of whose lines agree, those with very long answers left
+    out."""
 
-    Args:
-        tokens: how many an answer to a pair has; those with very many are left out.
-    """
+    def tokens(pair: Pair) -> int:
+        return len(encode_text(tokenizer, FORMS["fence"].answer(pair)))
+
     fit = [pair for pair in everything()["python"] if _agree(pair) and tokens(pair) <= _MOST_TOKENS]
     return choose(fit, _FILES, f"{seed}")
 

@@ -12,6 +12,7 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -27,9 +28,11 @@ from bench.default_model.text_edits import is_valid
 from bench.markdown import RESULTS, head, insert, row
 from specedit import SpecEditor
 from specedit.default_model import ADAPTER, NAME, PLAIN, merge
+from specedit.results import EditResult
 
 FILE = RESULTS / "default-model.json"
 PER_KIND = {"python": 8, "javascript": 4, "json": 3, "toml": 3, "markdown": 4}
+TOGETHER = 8  # answers that share the model's passes
 SIMPLE = ("rename", "constant", "string", "operator", "import")  # kinds whose names hold one of these words
 
 
@@ -132,9 +135,13 @@ def main(model: str, adapter: Path | None, limit: int | None, show: bool) -> Non
     if limit:
         edits = edits[:: max(1, len(edits) // limit)][:limit]
     results = []
-    bar = tqdm(edits)
-    for edit in bar:
-        result = editor.rewrite(edit.text, edit.instruction, name=edit.name)
+
+    def rewrite(edit: Edit) -> EditResult:
+        return editor.rewrite(edit.text, edit.instruction, name=edit.name)
+
+    pool = ThreadPoolExecutor(TOGETHER)
+    bar = tqdm(zip(edits, pool.map(rewrite, edits), strict=True), total=len(edits))
+    for edit, result in bar:
         answer = result.generation
         closed = answer.matched_stop is not None or answer.text.endswith("```")
         about = {"kind": edit.kind, "language": edit.language, "lines": edit.text.count("\n")}

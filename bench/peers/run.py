@@ -25,6 +25,7 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.corpus import load
+from bench.corpus.python_files import python_files, renames
 from bench.count import CURVES, cases, table
 from bench.edits import load_edits
 from bench.markdown import RESULTS, head, keep, machine, row
@@ -102,6 +103,9 @@ def drafters(listed: dict, limit: int | None) -> tuple[list[dict], dict[str, str
     tokenizer = AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
     pairs = load()
     chosen = cases(pairs[:: max(1, len(pairs) // (limit or len(pairs)))], tokenizer)
+    renamed = renames(python_files(tokenizer))
+    renamed = cases(renamed[:: max(1, len(renamed) // (limit or len(renamed)))], tokenizer, ["fence"])
+    chosen += [(pair, "a name changed throughout", *case) for pair, _, *case in renamed]
     chosen = [case for case in chosen if len(case[3]) > 1]
     cost = FixedCost(CURVES[CURVE])
     planner = Planner(create(DEFAULT), cost)
