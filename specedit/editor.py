@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from specedit import models
 from specedit.decoding.cost import CostCurve
 from specedit.decoding.encode import Messages, encode_chat, encode_text, make_request
+from specedit.decoding.grammar import Grammar
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner, agreeing
 from specedit.decoding.sampling import Sampler
@@ -172,6 +173,7 @@ class SpecEditor:
         logprobs: bool = False,
         top_logprobs: int = 0,
         tools: Sequence[Mapping[str, Any]] = (),
+        json_schema: Mapping[str, Any] | None = None,
         speculate: bool = True,
     ) -> Stream[Generation]:
         """Answer a chat or a run of token ids, piece by piece.
@@ -190,11 +192,12 @@ class SpecEditor:
             logprobs: also say how likely the model held each token.
             top_logprobs: and how likely so many of the likeliest at each place.
             tools: that the model may call, as OpenAI's API describes them; for the model's chat template.
+            json_schema: the answer is JSON that fulfils this, unless a limit cuts it.
             speculate: False decodes plainly.
 
         Raises:
-            SpecEditError: the prompt is empty or leaves no room in the model's context, or the model knows no
-                tools.
+            SpecEditError: the prompt is empty or leaves no room in the model's context, the model knows no
+                tools, or the JSON schema cannot be followed.
         """
         ids = self._encode(prompt, prefill, tools)
         limit = self._limit(ids, max_new_tokens)
@@ -206,7 +209,10 @@ class SpecEditor:
         if speculate:
             self.calibrate()
         stats, cancelled = Statistics(), Event()
-        sampler = Sampler(sampling, ids, logprobs, top_logprobs)
+        grammar = (
+            None if json_schema is None else Grammar(self.tokenizer, self.target.eos_token_ids, json_schema)
+        )
+        sampler = Sampler(sampling, ids, logprobs, top_logprobs, grammar)
         request = make_request(
             self.tokenizer,
             ids,

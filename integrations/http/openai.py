@@ -199,6 +199,7 @@ async def chat(body: ChatRequest, request: Request, runner: Service) -> Response
         "logprobs": bool(body.logprobs),
         "top_logprobs": body.top_logprobs or 0,
         "tools": tools,
+        "json_schema": body.response_format.followed if body.response_format else None,
     }
     check_model(runner, body.model)
     begins: list[Begin] = [

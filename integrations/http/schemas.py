@@ -132,8 +132,29 @@ class Tool(Wire):
     function: Function
 
 
+class JsonSchema(Wire):
+    name: str = Field(pattern="^[a-zA-Z0-9_-]{1,64}$")
+    description: str | None = None
+    json_schema: dict[str, Any] = Field(default_factory=dict, alias="schema")
+    strict: bool | None = Field(None, description="Answers always are.")
+
+
 class ResponseFormat(Wire):
-    type: Literal["text"]
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="after")
+    def _has_schema(self) -> ResponseFormat:
+        if (self.type == "json_schema") is not (self.json_schema is not None):
+            raise ValueError("json_schema goes with the type json_schema, and only with it")
+        return self
+
+    @property
+    def followed(self) -> dict[str, Any] | None:
+        """The schema that the answer fulfils."""
+        if self.json_schema:
+            return self.json_schema.json_schema
+        return {"type": "object"} if self.type == "json_object" else None
 
 
 class ChatRequest(Completing):
@@ -152,6 +173,9 @@ class ChatRequest(Completing):
             raise ValueError("max_tokens and max_completion_tokens differ: give one of them")
         if self.top_logprobs and not self.logprobs:
             raise ValueError("top_logprobs needs logprobs: true")
+        calls = self.tools and self.tool_choice != "none"
+        if calls and self.response_format and self.response_format.followed:
+            raise ValueError("response_format with JSON and tools exclude each other: give one of them")
         return self
 
 

@@ -20,6 +20,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from specedit.decoding.grammar import Grammar
 from specedit.types import Sampling, SpecEditError, Tree
 
 # Rows are processed this many at a time: sorting a vocabulary for top-p is dear, and the rows after the first
@@ -49,6 +50,7 @@ class Sampler:
         prompt: the prompt's token ids; only the repetition penalty looks at them.
         keep_logprobs: fill `logprobs`.
         top: how many of `top_logprobs` to keep.
+        grammar: says what may come; None allows everything.
 
     Attributes:
         logprobs: natural logarithm of the probability that the model itself, before temperature and
@@ -57,13 +59,19 @@ class Sampler:
     """
 
     def __init__(
-        self, sampling: Sampling, prompt: Sequence[int], keep_logprobs: bool = False, top: int = 0
+        self,
+        sampling: Sampling,
+        prompt: Sequence[int],
+        keep_logprobs: bool = False,
+        top: int = 0,
+        grammar: Grammar | None = None,
     ) -> None:
         self.sampling = sampling
         self.logprobs: list[float] = []
         self.top_logprobs: list[list[tuple[int, float]]] = []
         self._keep_logprobs = keep_logprobs
         self._top = top
+        self._grammar = grammar
         self._prompt = list(prompt)
         self._uniforms = Uniforms(sampling.seed)
         self._warpers = LogitsProcessorList()
@@ -83,7 +91,7 @@ class Sampler:
 
     @property
     def _processes(self) -> bool:
-        return self.sampling.temperature > 0 or self._penalises
+        return self.sampling.temperature > 0 or self._penalises or self._grammar is not None
 
     def draw(self, logits: Tensor, answer: Sequence[int], tree: Tree) -> tuple[list[int], list[int]]:
         """The target's tokens after `answer`: the first, then one more after each that was drafted.
@@ -151,6 +159,9 @@ class Sampler:
             ids = _ids(self.sampling.logit_bias, scores)
             bias = torch.tensor(list(self.sampling.logit_bias.values())).to(scores)
             scores = scores.index_add(1, ids, bias.expand(len(scores), -1))
+        if self._grammar:
+            allowed = self._grammar.allowed([*answer, *draft[:start]], draft[start:], scores.shape)
+            scores = scores.masked_fill(~allowed.to(scores.device), float("-inf"))
         if self.sampling.temperature == 0:
             best = scores.max(-1)
             return best.indices.where(best.values.isfinite(), -1).tolist()

@@ -154,7 +154,8 @@ def test_logprobs_of_bytes(serve, replay):
     ("field", "value"),
     [
         ("frobnicate", 1),
-        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "xml"}),
+        ("response_format", {"type": "json_schema"}),
         ("tool_choice", "required"),
         ("temperature", 3),
         ("temperature", "0"),
@@ -191,6 +192,30 @@ def test_limits_that_differ(small):
     reply = small.http.post("/v1/chat/completions", json=body)
     assert reply.status_code == 400
     assert "max_completion_tokens" in reply.json()["error"]["message"]
+
+
+def test_json_that_fulfils_a_schema(small):
+    schema = {
+        "type": "object",
+        "properties": {"size": {"enum": ["small", "large"]}},
+        "required": ["size"],
+        "additionalProperties": False,
+    }
+    reply = small.openai.chat.completions.create(
+        model="default",
+        messages=ASK,
+        response_format={"type": "json_schema", "json_schema": {"name": "size", "schema": schema}},
+        prediction={"type": "content", "content": '{"size": "large"}'},
+    )
+    assert json.loads(reply.choices[0].message.content)["size"] in ("small", "large")
+    assert reply.choices[0].finish_reason == "stop"
+
+
+def test_a_schema_that_cannot_be_followed(small):
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nonsense"}}}
+    reply = small.http.post("/v1/chat/completions", json={"messages": ASK, "response_format": form})
+    assert reply.status_code == 400
+    assert "cannot be followed" in reply.json()["error"]["message"]
 
 
 def test_what_clients_send_along_is_fine(small):
