@@ -233,7 +233,8 @@ class SpecEditor:
             stats=stats,
         )
         self._turn += 1
-        target = self._target(len(ids) + limit, client, cancelled, stats)
+        # An answer that may take the whole context rarely does: others need not wait for that.
+        target = self._target(len(ids) + min(limit, _UNBOUNDED), client, cancelled, stats)
         pieces = self._pieces(target, decoding, answer, ids, stats, trace, cancelled, self._turn)
         return Stream(stats, trace, pieces, cancelled)
 

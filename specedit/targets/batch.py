@@ -116,14 +116,18 @@ class Batch:
             if row not in self._expected:
                 self._expected.append(row)
             self._waiting.append(wanted)
-            while not wanted.done:
-                if self._busy:
-                    self._changed.wait()
-                elif len(self._waiting) >= len(self._expected):
-                    self._lead()
-                elif not self._changed.wait(_PATIENCE):
-                    # Who drafts for so long, or is not read by its caller, is expected when it is back.
-                    self._expected = [waiting.row for waiting in self._waiting]
+            try:
+                while not wanted.done:
+                    if self._busy:
+                        self._changed.wait()
+                    elif len(self._waiting) >= len(self._expected):
+                        self._lead()
+                    elif not self._changed.wait(_PATIENCE):
+                        # Who drafts for so long, or is not read by its caller, is expected when it is back.
+                        self._expected = [waiting.row for waiting in self._waiting]
+            finally:
+                if wanted in self._waiting:  # Ctrl-C: nobody is there to take it
+                    self._waiting.remove(wanted)
         if wanted.error:
             raise wanted.error
         assert wanted.logits is not None
@@ -139,6 +143,10 @@ class Batch:
         self._changed.release()
         try:
             self._pass(taken)
+        except BaseException:
+            for wanted in taken:
+                wanted.error = wanted.error or RuntimeError("the pass was interrupted")
+            raise
         finally:
             self._changed.acquire()
             self._busy = False
