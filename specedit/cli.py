@@ -505,7 +505,9 @@ def remote(server: str | None) -> RemoteEditor | None:
     """The server that was named, or one on the default port, if there is one."""
     from specedit.integrations.http.client import DEFAULT_URL, RemoteEditor
 
-    editor = RemoteEditor(server or DEFAULT_URL, os.environ.get("SPECEDIT_API_KEY", "").partition(" ")[0])
+    # Whoever listens on the default port is not told the key.
+    key = os.environ.get("SPECEDIT_API_KEY", "").partition(" ")[0] if server else ""
+    editor = RemoteEditor(server or DEFAULT_URL, key)
     if not server and not editor.is_there():
         return None
     log.print(f"specedit: {editor.url} writes it (--no-server loads a model here)", style="dim")

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from specedit import models
 from specedit.decoding.cost import CostCurve
-from specedit.decoding.encode import Messages, encode_chat, encode_text, make_request
+from specedit.decoding.encode import Messages, encode_chat, encode_text, longest_token, make_request
 from specedit.decoding.grammar import Grammar
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner, agreeing
@@ -279,6 +279,7 @@ class SpecEditor:
             source = SourceFile.read(source)
         shown = os.fsencode(Path(source.name).name).decode("utf-8", "replace")  # a name may be any bytes
         prompt = build_prompt(source.text, instruction, shown, references=references)
+        self._check_size(prompt.messages)
         size = len(self._encode_text(source.text))
         ids = self._encode(prompt.messages, prompt.prefill)
         if self.target.max_length is not None and len(ids) + size >= self.target.max_length:
@@ -381,7 +382,19 @@ class SpecEditor:
         if len(ids) == len(prompt):
             return ids + self._encode_text(prefill)
         messages = [message for message in prompt if not isinstance(message, int)]
+        self._check_size(messages)
         return encode_chat(self.tokenizer, messages, prefill, tools)
+
+    def _check_size(self, messages: Messages) -> None:
+        """Refuse what cannot fit before it is tokenised, which would take long."""
+        letters = sum(len(message.get("content") or "") for message in messages)
+        if self.target.max_length is None:
+            return
+        if letters > self.target.max_length * longest_token(self.tokenizer):
+            raise SpecEditError(
+                f"The prompt is too long for this model: it has {letters:,} letters, and its context holds "
+                f"{self.target.max_length} tokens; shorten it or choose a model with a longer context."
+            )
 
 
 def _rewriting(
@@ -414,5 +427,5 @@ def _why(generation: Generation, context: int | None) -> str:
         advice = "choose a model with a longer context" if full else "allow more (--max-new-tokens)"
         return f"The answer was cut after {len(generation.tokens)} tokens: {advice}."
     if generation.matched_stop is not None:
-        return f"The answer stopped at {generation.matched_stop!r}, incomplete: leave out --stop."
+        return f"The answer stopped at {generation.matched_stop!r}, incomplete: leave out that stop string."
     return "The answer ended before its code block did: word the instruction differently."

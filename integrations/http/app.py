@@ -57,6 +57,7 @@ def create_app(runner: Runner) -> ASGIApp:
         """A page to try the server with."""
         return Response(page, media_type="text/html", headers=_SEALED)
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health", responses=errors.DOCUMENTED)
     async def health(runner: Service) -> dict[str, Any]:
         """Whether the server takes requests, and how busy it is."""

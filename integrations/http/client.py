@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -22,6 +23,9 @@ from specedit.types import Cancelled, Sampling, SpecEditError
 DEFAULT_URL = "http://127.0.0.1:8317"
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 _HELLO = 0.3  # seconds that a server on this machine may take to say that it is there
+_LETTER = 1 << 16  # bytes that its first answer may have
+_BROKEN = (OSError, http.client.HTTPException)
+_STRANGE = (ValueError, LookupError, TypeError, AttributeError)  # what is read from what others send
 _SILENCE = 120  # seconds without a word, keep-alive comments included, after which a server is given up
 
 
@@ -39,19 +43,29 @@ class RemoteEditor:
 
     def __init__(self, url: str = DEFAULT_URL, key: str = "") -> None:
         self.url = (url if "://" in url else f"http://{url}").rstrip("/")
-        if urlsplit(self.url).scheme not in ("http", "https"):
+        try:
+            parts = urlsplit(self.url)
+            sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            sound = False
+        if not sound:
             raise SpecEditError(f"{url} is no server: give an address as {DEFAULT_URL}.")
+        if not key.isascii():
+            raise SpecEditError("The API key has letters that no header can have: see SPECEDIT_API_KEY.")
         self._key = key
         # A proxy knows nothing of servers on this machine.
-        local = urlsplit(self.url).hostname in _LOCAL
+        local = parts.hostname in _LOCAL
         self._opener = build_opener(*[ProxyHandler({})] * local)
 
     def is_there(self) -> bool:
         """Whether a server answers at once, and takes this key."""
+        end, said = time.monotonic() + _HELLO, b""
         try:
             with self._opener.open(self._request("/v1/models"), timeout=_HELLO) as answer:
-                return bool(json.load(answer)["data"][0]["owned_by"] == "specedit")
-        except (OSError, ValueError, LookupError, TypeError, http.client.HTTPException):
+                while (part := answer.read1(_LETTER)) and time.monotonic() < end and len(said) < _LETTER:
+                    said += part
+            return bool(json.loads(said)["data"][0]["owned_by"] == "specedit")
+        except (*_BROKEN, *_STRANGE):
             return False
 
     def stream_rewrite(
@@ -93,20 +107,25 @@ class RemoteEditor:
         trace: Trace,
         cancelled: Event,
     ) -> Generator[str, None, EditResult]:
-        for name, said in self._events(body):
-            if cancelled.is_set():
-                raise Cancelled("The request was cancelled: begin it again if the answer is wanted.")
-            if name == "piece":
-                stats.sources += [token["source"] for token in said["tokens"]]
-                stats.tokens = len(stats.sources)
-                yield said["text"]
-            elif name == "result":
-                _fill(stats, said["stats"])
-                generation = Generation(said["text"], said["finish_reason"], None, [], trace, stats)
-                incomplete = None if said["usable"] else said["problems"][0]["message"]
-                return judged(source, instruction, said["text"], incomplete, generation)
-            elif "error" in said:
-                raise SpecEditError(said["error"]["message"])
+        try:
+            for name, said in self._events(body):
+                if cancelled.is_set():
+                    raise Cancelled("The request was cancelled: begin it again if the answer is wanted.")
+                if name == "piece":
+                    stats.sources += [token["source"] for token in said["tokens"]]
+                    stats.tokens = len(stats.sources)
+                    yield said["text"]
+                elif name == "result":
+                    _fill(stats, said["stats"])
+                    generation = Generation(said["text"], said["finish_reason"], None, [], trace, stats)
+                    incomplete = None if said["usable"] else said["problems"][0]["message"]
+                    return judged(source, instruction, said["text"], incomplete, generation)
+                elif "error" in said:
+                    raise SpecEditError(said["error"]["message"])
+        except _STRANGE as error:
+            raise SpecEditError(
+                f"{self.url} is no server of this version of specedit: use --no-server."
+            ) from error
         raise SpecEditError(f"{self.url} broke off its answer: look at its log, or use --no-server.")
 
     def _request(self, path: str, body: dict[str, Any] | None = None) -> Request:
@@ -121,7 +140,7 @@ class RemoteEditor:
         try:
             with self._opener.open(asked, timeout=_SILENCE) as answer:
                 for line in answer:
-                    field, _, value = line.decode().rstrip("\r\n").partition(": ")
+                    field, _, value = line.decode("utf-8", "replace").rstrip("\r\n").partition(": ")
                     if field == "event":
                         name = value
                     elif field == "data":
@@ -129,10 +148,11 @@ class RemoteEditor:
                         name = ""
         except HTTPError as error:
             raise SpecEditError(_message(error)) from error
-        except (OSError, http.client.HTTPException) as error:
-            reason = error.reason if isinstance(error, URLError) else error
+        except _BROKEN as error:
+            reason = error.reason if isinstance(error, URLError) else type(error).__name__
             raise SpecEditError(
-                f"No answer from {self.url} ({reason}): start it with `specedit serve`, or use --no-server."
+                f"No answer from {self.url} ({reason}): see whether `specedit serve` runs there, or use "
+                "--no-server."
             ) from error
 
 

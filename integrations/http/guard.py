@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -13,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from specedit.integrations.http.errors import ApiError
 from specedit.integrations.http.settings import Settings, address_of, is_loopback
 
+_DRAINED_SECONDS = 2
 _OPEN = {"/", "/health"}  # without a key: the page asks for it itself, and a watchdog has none
 
 
@@ -127,6 +130,7 @@ class BodyLimit:
         )
         said = Headers(scope=scope).get("content-length", "0")
         if said.isdecimal() and int(said[:20]) > self._limit:
+            await _drained(receive)
             await error.response()(scope, receive, send)
             return
         seen = 0
@@ -136,10 +140,22 @@ class BodyLimit:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self._limit:
+                await _drained(receive)
                 raise error  # the app answers with it
             return message
 
         await self._app(scope, counted, send)
+
+
+async def _drained(receive: Receive) -> None:
+    """Read on for a moment: who is still sending when the connection is closed never sees the answer."""
+
+    async def read() -> None:
+        while (await receive()).get("more_body"):
+            pass
+
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(read(), _DRAINED_SECONDS)
 
 
 def _hostname(host: str) -> str:

@@ -204,7 +204,7 @@ async def chat(body: ChatRequest, request: Request, runner: Service) -> Response
     check_model(runner, body.model)
     begins: list[Begin] = [
         partial(runner.editor.stream, messages, sampling=sampling, **options)
-        for sampling in body.sampling(body.specedit, vocabulary_of(runner), body.n or 1)
+        for sampling in body.sampling(body.extras, vocabulary_of(runner), body.n or 1)
     ]
     replies = [ChatReply(runner, body) for _ in begins]
     return await _deliver(
@@ -217,7 +217,7 @@ async def complete(body: CompletionRequest, request: Request, runner: Service) -
     """Go on from a text or a run of token ids, in one piece or as server-sent events."""
     check_model(runner, body.model)
     editor, vocabulary = runner.editor, vocabulary_of(runner)
-    samplings = body.sampling(body.specedit, vocabulary, body.n or 1)
+    samplings = body.sampling(body.extras, vocabulary, body.n or 1)
     if len(body.prompts) * len(samplings) > MOST_ANSWERS:
         raise ApiError(400, f"prompt and n ask for more than {MOST_ANSWERS} answers: ask for fewer.", "n")
     options = _options(body, request) | {
@@ -269,11 +269,11 @@ def _options(body: Completing, request: Request) -> dict[str, Any]:
     """For `SpecEditor.stream`, what both endpoints pass on."""
     return {
         "prediction": body.predicted,
-        "references": body.specedit.references,
-        "language": body.specedit.language,
+        "references": body.extras.references,
+        "language": body.extras.language,
         "client": client_of(request),
         "stop": body.stops,
-        "speculate": body.specedit.speculate,
+        "speculate": body.extras.speculate,
     }
 
 

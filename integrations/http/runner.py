@@ -84,7 +84,7 @@ class Runner:
     @property
     def running(self) -> int:
         """Answers that are being decoded."""
-        return sum(job.began is not None for job in self._jobs)
+        return sum(job.began is not None for job in tuple(self._jobs))
 
     @property
     def waiting(self) -> int:
@@ -103,7 +103,10 @@ class Runner:
         """
         if self.closing:
             raise ApiError(503, "The server is stopping: try again when it is back.", code="stopping")
-        if len(self._jobs) + len(begins) > self._places + self.settings.waiting:
+        most = self._places + self.settings.waiting
+        if len(begins) > most:
+            raise ApiError(400, f"This server takes {most} answers at a time: ask for fewer.", "n")
+        if len(self._jobs) + len(begins) > most:
             raise ApiError(
                 429,
                 f"{len(self._jobs)} answers are running or waiting: try again in {_BUSY_SECONDS} seconds.",

@@ -43,7 +43,7 @@ class Completing(Drawing):
     n: int | None = Field(None, ge=1, le=MOST_ANSWERS)
     stream_options: StreamOptions | None = None
     prediction: Prediction | None = Field(None, description="What the answer will be, roughly.")
-    specedit: Extras = Extras()
+    specedit: Extras | None = None
     user: Any = Field(None, description="Ignored, as are the fields below.")
     metadata: Any = None
     store: Any = None
@@ -55,6 +55,10 @@ class Completing(Drawing):
     @property
     def usage_streamed(self) -> bool:
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def extras(self) -> Extras:
+        return self.specedit or Extras()
 
     @property
     def predicted(self) -> str | None:

@@ -14,7 +14,7 @@ from specedit.integrations.http.runner import Runner
 from specedit.integrations.http.settings import Settings, address_of
 from specedit.types import SpecEditError
 
-_LAST_SECONDS = 5  # for what is ended at the deadline to say so
+_LAST_SECONDS = 2  # for the last answers to reach their clients
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -50,14 +50,17 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         ending = asyncio.create_task(self._runner.close(self._runner.settings.grace))
+        # Some clients never finish their requests: nobody waits for them.
+        loop = asyncio.get_running_loop()
+        ending.add_done_callback(lambda _: loop.call_later(_LAST_SECONDS, setattr, self, "force_exit", True))
         await super().shutdown(sockets)
+        if self.force_exit:  # as after Ctrl-C again
+            await self._runner.close()
         await ending
+        self._runner.editor.save()  # requests themselves write nothing
 
 
 def run(editor: SpecEditor, settings: Settings, sock: socket.socket) -> None:
     """Serve until told to stop."""
     to_stderr()
-    try:
-        Server(Runner(editor, settings)).run(sockets=[sock])
-    finally:
-        editor.save()  # requests themselves write nothing
+    Server(Runner(editor, settings)).run(sockets=[sock])

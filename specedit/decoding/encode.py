@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
-from threading import Lock
+from functools import lru_cache, partial
 from typing import Any
 
 from transformers import PreTrainedTokenizerBase
@@ -13,14 +13,12 @@ from transformers import PreTrainedTokenizerBase
 from specedit.proposers import Request
 from specedit.types import SpecEditError
 
-# How a call treats control tokens is kept in the tokenizer: two threads would set it for one another.
-TOKENIZING = Lock()
 Messages = Sequence[Mapping[str, Any]]
 
 
 def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Token ids of a text in which control tokens are ordinary characters."""
-    return _ids(tokenizer, text, add_special_tokens=False, split_special_tokens=True)
+    return _ids(_splitting(tokenizer, text), text, add_special_tokens=False)
 
 
 def encode_raw(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
@@ -30,8 +28,7 @@ def encode_raw(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 def decode_text(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
     """The text of token ids, control tokens included. Bytes that are no whole character become U+FFFD."""
-    with TOKENIZING:
-        return str(tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
+    return str(tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
 
 
 def make_request(
@@ -77,11 +74,11 @@ def encode_chat(
         raise SpecEditError("The model's chat template knows no tools: choose another model, or ask without.")
     if not tokenizer.chat_template:
         text = "\n\n".join([*(message["content"] for message in chat), prefill])
-        return _ids(tokenizer, text, split_special_tokens=True)
+        return _ids(_splitting(tokenizer, text), text)
 
     # A message with the text of a control token in it is encoded apart from the template around it. Other
     # messages are encoded with it, since tokens may reach across.
-    controls = [*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()]
+    controls = _controls(tokenizer)
     apart = {}
     for number, message in enumerate(chat):
         if any(control in message["content"] for control in controls):
@@ -117,5 +114,30 @@ def _rendered(
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: str, **options: bool) -> list[int]:
-    with TOKENIZING:
-        return list(tokenizer(text, **options)["input_ids"])
+    return list(tokenizer(text, **options)["input_ids"])
+
+
+def _splitting(tokenizer: PreTrainedTokenizerBase, text: str) -> PreTrainedTokenizerBase:
+    """A tokenizer to which the control tokens in this text are ordinary characters."""
+    return _other(tokenizer) if any(control in text for control in _controls(tokenizer)) else tokenizer
+
+
+@lru_cache(maxsize=4)
+def _controls(tokenizer: PreTrainedTokenizerBase) -> frozenset[str]:
+    return frozenset([*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()])
+
+
+@lru_cache(maxsize=4)
+def _other(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """A copy that splits control tokens. That is a setting of the tokenizer, also when it is an argument of a
+    call: threads would change it for one another."""
+    other = copy.deepcopy(tokenizer)
+    other.split_special_tokens = True
+    other("", split_special_tokens=True)
+    return other
+
+
+@lru_cache(maxsize=4)
+def longest_token(tokenizer: PreTrainedTokenizerBase) -> int:
+    """No token stands for more letters than this."""
+    return max(map(len, tokenizer.get_vocab()))

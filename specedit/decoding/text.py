@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerBase
 
-from specedit.decoding.encode import TOKENIZING
 from specedit.types import SpecEditError
 
 
@@ -56,8 +55,13 @@ class TextStream:
         if token in self._eos:
             self.finish_reason = "stop"
             return True
-        with TOKENIZING:
-            piece = self._step(token)
+        try:
+            piece = self._decoder.step(self._backend, token)
+        except Exception:
+            # DecodeStream gives up on bytes that are no UTF-8 (with a bare Exception, "Invalid prefix
+            # encountered"): begin a new one at this token.
+            self._decoder = DecodeStream(ids=[], skip_special_tokens=False)
+            piece = self._decoder.step(self._backend, token)
         if piece is None:  # in the middle of a character
             return False
         # A stop string that the piece completes begins at most its own length before it.
@@ -69,15 +73,6 @@ class TextStream:
             self.text = self.text[:at]
             self.finish_reason = "stop"
         return bool(found)
-
-    def _step(self, token: int) -> str | None:
-        try:
-            return self._decoder.step(self._backend, token)
-        except Exception:
-            # DecodeStream gives up on bytes that are no UTF-8 (with a bare Exception, "Invalid prefix
-            # encountered"): begin a new one at this token.
-            self._decoder = DecodeStream(ids=[], skip_special_tokens=False)
-            return self._decoder.step(self._backend, token)
 
     def take(self, final: bool = False) -> str:
         """The text that can be shown since the last call.

@@ -61,9 +61,7 @@ def build_prompt(
 def check_instruction(instruction: str) -> None:
     """Raises SpecEditError if it is empty."""
     if not instruction.strip():
-        raise SpecEditError(
-            "The instruction is empty; say what to change, for example --instruction 'Add type hints'."
-        )
+        raise SpecEditError("The instruction is empty; say what to change, for example 'Add type hints'.")
 
 
 def fence_for(language: str, *texts: str) -> str:

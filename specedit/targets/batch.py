@@ -16,7 +16,7 @@ from torch import Tensor
 from specedit.decoding.cost import CostCurve
 from specedit.models import free_memory
 from specedit.targets.hf import HFTarget
-from specedit.targets.packed import Context, Part, score
+from specedit.targets.packed import SLACK, Context, Part, score
 from specedit.targets.prefixes import Prefixes
 from specedit.types import Cancelled
 
@@ -87,7 +87,7 @@ class Batch:
         Raises:
             Cancelled: here or in `extend`.
         """
-        needed = tokens * self._token_bytes
+        needed = SLACK * tokens * self._token_bytes
         with self._changed:
             self._queue.append(ticket := object())
             try:
@@ -224,6 +224,7 @@ class Row(HFTarget):
         super().reset()
         self.reused = 0
         self._tokens: list[int] = []
+        self._drafted = 0  # tokens of the latest pass, if nobody has said which of them to keep
 
     @property
     def bytes(self) -> int:
@@ -246,15 +247,19 @@ class Row(HFTarget):
         check_wanted(self._cancelled)
         logits = super().extend(tokens, parents, last_only)
         self._tokens += tokens
+        self._drafted = 0 if parents is None else len(tokens)
         return logits
 
     def keep(self, path: Sequence[int]) -> None:
         begin = self.length - self._latest
         super().keep(path)
+        self._drafted = 0
         self._tokens[begin:] = [self._tokens[begin + position] for position in path]
 
     def give_back(self) -> None:
-        """The request is done: what it had scored may serve the next."""
+        """The request is done: what it had scored may serve the next, but what it had not decided about."""
+        if self._drafted:
+            self.rewind(self._drafted)
         self._batch.prefixes.add(self._client, self._tokens, self._context)
         self._context = Context()
 

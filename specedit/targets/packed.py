@@ -19,6 +19,7 @@ from transformers import AttentionInterface, PreTrainedModel
 
 from specedit.types import depths
 
+SLACK = 1.5  # times its length that a context takes when it grows, so that it seldom does
 _NAME = "specedit"
 _running = local()  # .parts: what the forward pass of this thread scores
 _alone = Lock()  # whose attention a model computes is a setting of the model, for all threads
@@ -39,6 +40,12 @@ class Context:
     def bytes(self) -> int:
         """What it takes of the device's memory."""
         return sum(states.nbytes for states in self._states.values())
+
+    @torch.inference_mode()
+    def trim(self) -> None:
+        """Take no more memory than its tokens need."""
+        for place, states in self._states.items():
+            self._states[place] = states[:, : self.length].clone()
 
     @torch.inference_mode()
     def copy(self, length: int) -> Context:
@@ -66,7 +73,7 @@ class Context:
             kept = self._states.get((layer, kind))
             if kept is None or kept.shape[1] < end:
                 heads, _, size = states.shape
-                grown = states.new_empty(heads, max(64, end + end // 2), size)
+                grown = states.new_empty(heads, max(64, int(SLACK * end)), size)
                 if kept is not None:
                     grown[:, : self.length] = kept[:, : self.length]
                 kept = self._states[layer, kind] = grown

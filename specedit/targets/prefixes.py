@@ -37,10 +37,14 @@ class Prefixes:
         return sum(kept.context.bytes for kept in self._kept)
 
     def clear(self) -> None:
-        self._kept = []
+        with self._lock:
+            self._kept = []
 
     def add(self, client: str, tokens: Sequence[int], context: Context) -> None:
         """Keep a context, which nobody else uses from now on, for requests of the same client."""
+        context.trim()
+        if len(tokens) < _SHORTEST or context.bytes > self._most:
+            return
         new = _Kept(client, np.array(tokens), context)
         with self._lock:
             held = [kept for kept in self._kept if not self._covers(new, kept)] + [new]

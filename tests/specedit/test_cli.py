@@ -262,7 +262,11 @@ def test_the_instruction_comes_from_standard_input(specedit, arguments, edits):
         ("syntax", [], "breaks the python syntax at line 1"),
         ("endless", ["--max-new-tokens", 30], "was cut after 30 tokens: allow more (--max-new-tokens)"),
         ("endless", ["--max-new-tokens", 30, "--force"], "was cut after 30 tokens"),
-        ("rename", ["--stop=zoo", "--stop=open"], "stopped at 'open', incomplete: leave out --stop."),
+        (
+            "rename",
+            ["--stop=zoo", "--stop=open"],
+            "stopped at 'open', incomplete: leave out that",
+        ),
         ("rename", ["--stop=open", "--force"], "stopped at 'open'"),
         ("euro", [], "which iso8859-1 cannot express; convert price.txt to UTF-8 first"),
         ("euro", ["--force"], "cannot express"),

@@ -1,6 +1,7 @@
 """SpecEditor, from prompt to result: first with a model that writes a given answer, then with a real one."""
 
 import json
+import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ import pytest
 
 from specedit import Refused, Sampling, SpecEditError, SpecEditor
 from specedit.decoding.cost import CostCurve
+from specedit.decoding.encode import encode_raw, encode_text
 from specedit.editing import SourceFile
 from specedit.types import Cancelled
 
@@ -261,6 +263,35 @@ def test_a_prompt_that_fills_the_context_is_refused(replay):
         SpecEditError, match=r"The prompt has \d+ tokens and the model's context holds 20: shorten"
     ):
         replay("hello", max_length=20).generate(CHAT)
+
+
+def test_a_huge_prompt_is_refused_before_it_is_tokenised(replay, monkeypatch):
+    editor = replay("hello", max_length=100)
+    monkeypatch.setattr("specedit.editor.encode_text", None)
+    monkeypatch.setattr("specedit.editor.encode_chat", None)
+    with pytest.raises(SpecEditError, match="too long for this model: it has"):
+        editor.rewrite("x " * 10_000, "Go.")
+    with pytest.raises(SpecEditError, match="too long for this model: it has"):
+        editor.generate([{"role": "user", "content": "x " * 10_000}])
+
+
+def test_threads_do_not_change_control_tokens_for_one_another(tokenizer):
+    def text(_):
+        return encode_text(tokenizer, "<|im_end|>" * 20)
+
+    def controls(_):
+        return encode_raw(tokenizer, "<|im_end|>" * 20)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for call, expected in [(text, 200), (controls, 20)] * 50:
+                assert all(len(ids) == expected for ids in pool.map(call, range(8)))
+            both = [pool.submit(call, 0) for call in (text, controls) * 200]
+            assert [len(future.result()) for future in both] == [200, 20] * 200
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_the_answer_ends_where_the_context_does(replay, monkeypatch):

@@ -2,6 +2,10 @@
 
 import json
 import sys
+import threading
+import time
+from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -119,5 +123,73 @@ def test_who_cancels_frees_the_server(small, edits):
     stream.cancel()
     with pytest.raises(Cancelled):
         list(stream)
+    end = time.monotonic() + 20
     while small.runner.running:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+class Strange(BaseHTTPRequestHandler):
+    """Answers anything with `body`, again and again if `endless`."""
+
+    body, endless = b"", False
+
+    def do_POST(self):
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            self.wfile.write(self.body)
+            while self.endless:
+                self.wfile.write(self.body)
+                time.sleep(0.01)
+
+    do_GET = do_POST
+
+    def log_message(self, *_):
         pass
+
+
+@pytest.fixture
+def strange():
+    """strange(body, endless=False): the address of a server that is not specedit's."""
+    with ExitStack() as stack:
+
+        def started(body, endless=False):
+            handler = type("Handler", (Strange,), {"body": body, "endless": endless})
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), handler))
+            stack.callback(server.shutdown)
+            threading.Thread(target=server.serve_forever).start()
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield started
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"hello",
+        b"data: hello\n\n",
+        b"data: \xff\xfe\n\n",
+        b"data: 5\n\n",
+        b'data: {"error": "boom"}\n\n',
+        b"event: piece\ndata: {}\n\n",
+        b'event: result\ndata: {"text": ""}\n\n',
+        b'event: piece\ndata: {"text": "x", "tok',
+    ],
+)
+def test_what_is_no_answer_is_said_in_a_sentence(strange, rewrite, edits, body):
+    code, printed, written = rewrite(edits["rename"], "--server", strange(body), "--write")
+    assert (code, written) == (1, edits["rename"].old)
+    assert "--no-server" in printed.err
+    assert "Traceback" not in printed.err
+
+
+@pytest.mark.parametrize("endless", [True, False])
+def test_a_server_of_something_else_is_not_taken_for_ours(strange, endless):
+    assert not RemoteEditor(strange(b" ", endless)).is_there()
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://", "http://a:b"])
+def test_an_address_that_is_none(url):
+    with pytest.raises(SpecEditError, match="is no server"):
+        RemoteEditor(url)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import socket
 import subprocess
 import threading
 import time
@@ -68,6 +69,23 @@ def test_who_leaves_the_queue_is_never_run(serve, gated, behind):
     until(lambda: not served.runner.waiting)
     gated.target.gate.set()
     assert first.result().status_code == 200
+
+
+def test_more_answers_than_there_will_ever_be_room_for(serve, gated):
+    served = serve(gated, waiting=1)
+    reply = served.http.post("/v1/chat/completions", json=ASK | {"n": 3})
+    assert reply.status_code == 400
+    assert reply.json()["error"]["param"] == "n"
+
+
+def test_a_request_that_is_never_finished_does_not_hold_the_server(serve, replay):
+    served = serve(replay("x"), grace=60)
+    address = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1]))) as half:
+        half.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        time.sleep(0.2)
+        served.server.should_exit = True
+        until(lambda: served.runner.closing and not served.server.server_state.connections)
 
 
 def test_a_full_queue(serve, gated, behind):

@@ -153,6 +153,26 @@ def test_kept_contexts_take_no_more_than_they_may(tiny, run):
     assert 50_000 < batch.bytes < 100_000
 
 
+def test_one_that_is_too_large_to_be_kept_leaves_the_others(tiny, run):
+    batch = Batch(HFTarget(tiny("llama")), kept=50_000)
+    for prompt, size in ((PROMPTS[0], 20), (PROMPTS[5], 60)):
+        with batch.row() as row:
+            run(row, prompt, max_tokens=size)
+    with batch.row() as row:
+        run(row, PROMPTS[0], max_tokens=1)
+        assert row.reused == len(PROMPTS[0]) - 1
+
+
+def test_a_request_that_fails_leaves_no_drafts_behind(tiny, run, batch):
+    prompt = PROMPTS[4]
+    with batch.row() as row:
+        row.extend(prompt, last_only=True)
+        row.extend([1, 2, 3], [0, 0])  # 3 follows 1; nobody says what to keep
+    with batch.row() as row:
+        assert run(row, [*prompt, 1, 2, 3, 4]) == run(HFTarget(tiny("llama")), [*prompt, 1, 2, 3, 4])
+        assert row.reused == len(prompt)
+
+
 def test_what_is_kept_makes_way_when_memory_runs_out(tiny, run, batch, monkeypatch):
     with batch.row() as row:
         run(row, PROMPTS[0])
