@@ -6,33 +6,32 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
 from specedit import __version__
-from specedit.models import DEFAULT_MODEL, DTYPES, check_device
-from specedit.proposers import DEFAULT, find
+from specedit.options import chosen_here, model_options, sampling_options
+from specedit.terminal import (
+    CONTROLS,
+    agreed,
+    compared,
+    emit,
+    is_terminal,
+    log,
+    outcome,
+    show_diff,
+    watch,
+)
 from specedit.types import Sampling, SpecEditError
 
 if TYPE_CHECKING:
-    from specedit.decoding.statistics import Statistics
     from specedit.editor import SpecEditor
     from specedit.integrations.http.client import RemoteEditor
-    from specedit.results import EditResult, Stream
-
-# Everything about the run goes to standard error: standard output holds the diff, the text or the JSON alone.
-log = Console(stderr=True, highlight=False)
-
-_LIVE_LINES = 12
-_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}  # by first letter, as in git
-_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}
 
 
 def main() -> NoReturn:
@@ -61,78 +60,6 @@ def cli() -> None:
     warnings.showwarning = lambda message, *_, **__: log.print(
         f"specedit: {message}", style="yellow", markup=False
     )
-
-
-def or_usage_error(parse: Callable[[str], Any]) -> Callable:
-    """A click callback that gives what `parse` makes of a value. What it refuses is wrong usage."""
-
-    def callback(context: click.Context, option: click.Parameter, value: str) -> Any:
-        try:
-            return parse(value)
-        except SpecEditError as error:
-            raise click.BadParameter(str(error)) from error
-
-    return callback
-
-
-def proposer_names(value: str) -> list[str]:
-    """The names in a list with commas, each of which there is."""
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    find(names)
-    return names
-
-
-def model_options(command: Callable) -> Callable:
-    """The options that choose and load a model."""
-    for option in (
-        click.option(
-            "--proposers",
-            default=",".join(DEFAULT),
-            show_default=True,
-            callback=or_usage_error(proposer_names),
-            help="Who guesses, by name. draft_model:MODEL adds a small model for novel text.",
-        ),
-        click.option(
-            "--dtype",
-            type=click.Choice(["auto", *DTYPES]),
-            default="auto",
-            show_default=True,
-            help="auto is what the device does natively.",
-        ),
-        click.option(
-            "--device",
-            default="auto",
-            show_default=True,
-            callback=or_usage_error(check_device),
-            help="cpu, cuda, cuda:1 or mps; auto is the best there is.",
-        ),
-        click.option("--model", help=f"A hub id, a folder or a .gguf file.  [default: {DEFAULT_MODEL}]"),
-    ):
-        command = option(command)
-    return command
-
-
-def sampling_options(command: Callable) -> Callable:
-    """The options that say how a token is drawn."""
-    zero_or_more = click.FloatRange(min=0)
-    for option in (
-        click.option(
-            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For sampling."
-        ),
-        click.option("--frequency-penalty", type=float, default=0.0, help="Per earlier use of a token."),
-        click.option("--presence-penalty", type=float, default=0.0, help="For tokens used before."),
-        click.option(
-            "--repetition-penalty", type=click.FloatRange(min=0, min_open=True), default=1.0, help="1 is off."
-        ),
-        click.option(
-            "--min-p", type=click.FloatRange(0, 1), default=0.0, help="Share of the likeliest; 0 is off."
-        ),
-        click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, help="1 is off."),
-        click.option("--top-k", type=click.IntRange(min=0), default=0, help="0 is off."),
-        click.option("--temperature", type=zero_or_more, default=0.0, show_default=True, help="0 is greedy."),
-    ):
-        command = option(command)
-    return command
 
 
 @cli.command()
@@ -339,7 +266,7 @@ def measure(
         click.echo(json.dumps(report.as_dict()))
     else:
         for what, said in report.findings():
-            click.echo(f"{what:>13}  {said.translate(_CONTROLS)}")
+            click.echo(f"{what:>13}  {said.translate(CONTROLS)}")
     if html and report.edits:
         html.write_text(page(report), "utf-8")
         log.print(f"wrote {html}", markup=False, soft_wrap=True)
@@ -494,13 +421,6 @@ def load(model: str | None, device: str, dtype: str, proposers: list[str], **opt
     return editor
 
 
-def chosen_here(names: tuple[str, ...]) -> bool:
-    """Whether the user gave one of these options."""
-    default = click.core.ParameterSource.DEFAULT
-    context = click.get_current_context()
-    return any(context.get_parameter_source(name) is not default for name in names)
-
-
 def remote(server: str | None) -> RemoteEditor | None:
     """The server that was named, or one on the default port, if there is one."""
     from specedit.integrations.http.client import DEFAULT_URL, RemoteEditor
@@ -512,82 +432,3 @@ def remote(server: str | None) -> RemoteEditor | None:
         return None
     log.print(f"specedit: {editor.url} writes it (--no-server loads a model here)", style="dim")
     return editor
-
-
-def watch(stream: Stream[EditResult]) -> EditResult:
-    """Show the answer while it arrives, on a terminal."""
-    if not log.is_terminal:
-        return stream.result
-    tail = ""
-    with Live(console=log, transient=True, refresh_per_second=10) as live:
-        for piece in stream:
-            tail = "\n".join((tail + piece).split("\n")[-_LIVE_LINES:])
-            text = Text(tail.translate(_CONTROLS), overflow="ellipsis", no_wrap=True)
-            live.update(Group(text, Text(progress(stream.stats), "cyan")))
-    return stream.result
-
-
-def compared(editor: SpecEditor, result: EditResult, plain: EditResult, greedy: bool) -> dict:
-    """How the answer compares with the one of plain decoding."""
-    margin = editor.margin(plain.generation, result.generation)
-    same = "identical" if margin is None else "not identical"
-    if margin is not None and greedy:
-        near = f"the two best logits are {margin:.2g} apart" if margin else "two tokens are equally likely"
-        advice = "" if editor.target.name.endswith("float32") else "; --dtype float32 is exact"
-        same += f" (they part where {near}{advice})"
-    ours, theirs = result.stats.total, plain.stats.total
-    log.print(
-        f"speculative {ours:.2f} s, plain {theirs:.2f} s: {theirs / ours:.1f}× as fast, {same}",
-        soft_wrap=True,
-    )
-    comparison = {"identical": margin is None, "plain_seconds": theirs, "speculative_seconds": ours}
-    return comparison if margin is None else comparison | {"margin": margin}
-
-
-def show_diff(diff: str) -> None:
-    """The diff on standard output: coloured on a terminal, else exactly as `git apply` takes it."""
-    data = diff.encode("utf-8", "surrogateescape")
-    if not is_terminal(sys.stdout):
-        emit(data)
-        return
-    out = Console(highlight=False)
-    for line in data.decode("utf-8", "replace").translate(_CONTROLS).split("\n")[:-1]:
-        out.print(line, style=_DIFF_COLOURS.get(line[:1]), markup=False, soft_wrap=True)
-
-
-def agreed(file: Path) -> bool:
-    """Whether the user says yes."""
-    return click.confirm(f"Write {file}?", err=True)
-
-
-def is_terminal(*streams: TextIO | None) -> bool:
-    """Whether all of them are. A stream that was closed before the start is None."""
-    return all(stream is not None and stream.isatty() for stream in streams)
-
-
-def emit(data: bytes) -> None:
-    """Bytes to standard output, now: what fails at exit fails unseen."""
-    if sys.stdout:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-
-
-def outcome(file: Path, output: Path | None, result: EditResult, written: bool, asked: bool) -> str:
-    """The last line: what happened to the file, and what the run was like."""
-    if written:
-        did = f"wrote {output or file}"
-    elif str(output) == "-":
-        did = "printed"
-    elif not result.diff:
-        did = f"the model changed nothing in {file}"
-    else:
-        did = f"{file} is unchanged" + ("" if asked else " (--write writes it)")
-    return f"{did}; {progress(result.stats)}"
-
-
-def progress(stats: Statistics) -> str:
-    """Tokens, speed and accepted share so far."""
-    speed = stats.tokens / max(stats.total, 1e-9)
-    drafted = stats.drafted.total()
-    share = f", {stats.accepted_tokens / drafted:.0%} of {drafted} drafted tokens accepted" if drafted else ""
-    return f"{stats.tokens} tokens in {stats.total:.1f} s, {speed:.0f} tokens/s{share}"

@@ -209,9 +209,9 @@ class SpecEditor:
         if speculate:
             self.calibrate()
         stats, cancelled = Statistics(), Event()
-        grammar = (
-            None if json_schema is None else Grammar(self.tokenizer, self.target.eos_token_ids, json_schema)
-        )
+        grammar = None
+        if json_schema is not None:
+            grammar = Grammar(self.tokenizer, self.target.eos_token_ids, json_schema)
         sampler = Sampler(sampling, ids, logprobs, top_logprobs, grammar)
         request = make_request(
             self.tokenizer,
@@ -235,7 +235,8 @@ class SpecEditor:
         self._turn += 1
         # An answer that may take the whole context rarely does: others need not wait for that.
         target = self._target(len(ids) + min(limit, _UNBOUNDED), client, cancelled, stats)
-        pieces = self._pieces(target, decoding, answer, ids, stats, trace, cancelled, self._turn)
+        finished = partial(Generation, prompt=ids, trace=trace, stats=stats)
+        pieces = self._pieces(target, decoding, answer, finished, cancelled, self._turn)
         return Stream(stats, trace, pieces, cancelled)
 
     def rewrite(self, source: str | os.PathLike[str] | SourceFile, instruction: str, **options) -> EditResult:
@@ -330,9 +331,7 @@ class SpecEditor:
         target: AbstractContextManager[Target],
         decoding: Callable[[Target], Iterator[list[int]]],
         answer: TextStream,
-        prompt: list[int],
-        stats: Statistics,
-        trace: Trace,
+        finished: Callable[[str, str, str | None], Generation],
         cancelled: Event,
         turn: int,
     ) -> Generator[str, None, Generation]:
@@ -352,9 +351,10 @@ class SpecEditor:
             self.save()
         if piece := answer.take(final=True):
             yield piece
-        # A draft may have gone on beyond the end.
-        del trace.logprobs[len(answer.tokens) :], trace.top_logprobs[len(answer.tokens) :]
-        return Generation(answer.text, answer.finish_reason, answer.matched_stop, prompt, trace, stats)
+        generation = finished(answer.text, answer.finish_reason, answer.matched_stop)
+        for logprobs in (generation.trace.logprobs, generation.trace.top_logprobs):
+            del logprobs[len(answer.tokens) :]  # a draft may have gone on beyond the end
+        return generation
 
     def _limit(self, ids: Sequence[int], asked: int | None) -> int:
         """The longest answer that was asked for and that the context can hold, in tokens."""

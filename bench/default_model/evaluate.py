@@ -125,13 +125,14 @@ def _row(name: str, figures: dict[str, float]) -> str:
 @click.option("--model", default=NAME, show_default=True, help="What to evaluate.")
 @click.option("--adapter", type=click.Path(path_type=Path), help="A folder to merge into the plain model.")
 @click.option("--limit", type=int, help="Only so many edits, spread over the kinds; nothing is stored then.")
+@click.option("--every", default=1, show_default=True, help="Only one edit out of so many.")
 @click.option("--show", is_flag=True, help="Print what went wrong.")
-def main(model: str, adapter: Path | None, limit: int | None, show: bool) -> None:
+def main(model: str, adapter: Path | None, limit: int | None, every: int, show: bool) -> None:
     """Evaluate a model and print the table."""
     editor = SpecEditor.from_pretrained(PLAIN if adapter else model, dtype="float32", progress=click.echo)
     if adapter:
         merge(editor.target.model, adapter)
-    edits = held_out()
+    edits = held_out()[::every]
     if limit:
         edits = edits[:: max(1, len(edits) // limit)][:limit]
     results = []

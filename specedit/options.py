@@ -1,0 +1,91 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from specedit.models import DEFAULT_MODEL, DTYPES, check_device
+from specedit.proposers import DEFAULT, find
+from specedit.types import SpecEditError
+
+
+def or_usage_error(parse: Callable[[str], Any]) -> Callable:
+    """A click callback that gives what `parse` makes of a value. What it refuses is wrong usage."""
+
+    def callback(context: click.Context, option: click.Parameter, value: str) -> Any:
+        try:
+            return parse(value)
+        except SpecEditError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
+
+
+def proposer_names(value: str) -> list[str]:
+    """The names in a list with commas, each of which there is."""
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    find(names)
+    return names
+
+
+def model_options(command: Callable) -> Callable:
+    """The options that choose and load a model."""
+    for option in (
+        click.option(
+            "--proposers",
+            default=",".join(DEFAULT),
+            show_default=True,
+            callback=or_usage_error(proposer_names),
+            help="Who guesses, by name. draft_model:MODEL adds a small model for novel text.",
+        ),
+        click.option(
+            "--dtype",
+            type=click.Choice(["auto", *DTYPES]),
+            default="auto",
+            show_default=True,
+            help="auto is what the device does natively.",
+        ),
+        click.option(
+            "--device",
+            default="auto",
+            show_default=True,
+            callback=or_usage_error(check_device),
+            help="cpu, cuda, cuda:1 or mps; auto is the best there is.",
+        ),
+        click.option("--model", help=f"A hub id, a folder or a .gguf file.  [default: {DEFAULT_MODEL}]"),
+    ):
+        command = option(command)
+    return command
+
+
+def sampling_options(command: Callable) -> Callable:
+    """The options that say how a token is drawn."""
+    zero_or_more = click.FloatRange(min=0)
+    for option in (
+        click.option(
+            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For sampling."
+        ),
+        click.option("--frequency-penalty", type=float, default=0.0, help="Per earlier use of a token."),
+        click.option("--presence-penalty", type=float, default=0.0, help="For tokens used before."),
+        click.option(
+            "--repetition-penalty", type=click.FloatRange(min=0, min_open=True), default=1.0, help="1 is off."
+        ),
+        click.option(
+            "--min-p", type=click.FloatRange(0, 1), default=0.0, help="Share of the likeliest; 0 is off."
+        ),
+        click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, help="1 is off."),
+        click.option("--top-k", type=click.IntRange(min=0), default=0, help="0 is off."),
+        click.option("--temperature", type=zero_or_more, default=0.0, show_default=True, help="0 is greedy."),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen_here(names: tuple[str, ...]) -> bool:
+    """Whether the user gave one of these options."""
+    default = click.core.ParameterSource.DEFAULT
+    context = click.get_current_context()
+    return any(context.get_parameter_source(name) is not default for name in names)
