@@ -7,7 +7,7 @@ READY := .venv/.ready
 
 demo: $(READY)
 	$(BIN)/specedit rewrite examples/temperature.py --compare --dtype float32 \
-		--instruction "Rename the function describe to mood."
+		--instruction "Rename the function describe to label."
 
 test: $(READY)
 	$(BIN)/pytest

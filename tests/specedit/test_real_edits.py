@@ -35,8 +35,8 @@ def test_the_default_model_writes_what_transformers_writes(editor, generate):
 @pytest.mark.model
 def test_the_demo_comes_out_right(editor):
     text = DEMO.read_text()
-    result = editor.rewrite(DEMO, "Rename the function describe to mood.")
-    assert result.text == text.replace("describe", "mood")
+    result = editor.rewrite(DEMO, "Rename the function describe to label.")
+    assert result.text == text.replace("describe", "label")
     assert not result.problems
 
 
