@@ -163,19 +163,23 @@ def table(rounds: dict[str, dict]) -> str:
 
 
 def report(result: dict) -> str:
-    again = [one["seconds"] for one in result["again"]]
-    shares = [second / first for first, second in again]
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "specedit"))
     machine = f"{processor()}, {os.cpu_count()} cores; python {platform.python_version()}, {versions}"
-    parts = [
-        f"{EDITS} edits of files of {LINES[0]} to {LINES[-1]} lines, at most {MOST} tokens each, default "
-        "model in float32, a fresh server for every row and way; one run.",
-        table(result["rounds"]),
-        f"A second edit of the same file ({len(again)} files of {AGAIN[0]} to {AGAIN[-1]} lines): the first "
-        f"token comes after {np.median(shares):.0%} of the time that it took with the first edit (median; "
-        f"worst {max(shares):.0%}; medians {np.median([a for a, _ in again]):.2f} s and "
-        f"{np.median([b for _, b in again]):.2f} s).",
-    ]
+    parts = []
+    if rounds := result.get("rounds"):
+        parts += [
+            f"{EDITS} edits of files of {LINES[0]} to {LINES[-1]} lines, at most {MOST} tokens each, default "
+            "model in float32, a fresh server for every row and way; one run.",
+            table(rounds),
+        ]
+    if again := [one["seconds"] for one in result.get("again", [])]:
+        shares = [second / first for first, second in again]
+        parts.append(
+            f"A second edit of the same file ({len(again)} files of {AGAIN[0]} to {AGAIN[-1]} lines): the first "
+            f"token comes after {np.median(shares):.0%} of the time that it took with the first edit (median; "
+            f"worst {max(shares):.0%}; medians {np.median([a for a, _ in again]):.2f} s and "
+            f"{np.median([b for _, b in again]):.2f} s)."
+        )
     if memory := result.get("soak"):
         early = np.median([mib for at, mib in memory if 60 <= at < 180])
         late = np.median([mib for at, mib in memory if at > memory[-1][0] - 120])
@@ -184,26 +188,30 @@ def report(result: dict) -> str:
             f"second and a third after two: the server took {early:.0f} MiB in the second and third minute, "
             f"{late:.0f} MiB in the last two."
         )
-    parts.append(f"{machine}; {result['date']}.")
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, f"{machine}; {result['date']}."])
 
 
 @click.command(help=__doc__)
 @click.option("--soak", "soaking", type=float, metavar="SECONDS", help="Only the soak, for so long.")
-def main(soaking: float | None) -> None:
+@click.option("--limit", type=int, metavar="N", help="Only so many edits a round; nothing is kept then.")
+@click.option("--clients", "only", multiple=True, type=int, help="Only with so many clients.")
+def main(soaking: float | None, limit: int | None, only: tuple[int, ...]) -> None:
     edits = [edit for edit in held_out() if edit.language == "python" and edit.text.count("\n") in LINES]
-    chosen = edits[:: len(edits) // EDITS][:EDITS]
+    chosen = edits[:: len(edits) // EDITS][: limit or EDITS]
     result = json.loads(FILE.read_text()) if FILE.exists() else {"rounds": {}, "again": []}
     result["date"] = f"{date.today()}"
     if soaking:
         with server() as url:
             result["soak"] = asyncio.run(soak(url, edits, soaking))
     else:
-        for clients in tqdm(CLIENTS, "clients"):
+        for clients in tqdm(only or CLIENTS, "clients"):
             for way in ("speculating", "plain"):
                 with server("--kept", "0") as url:
                     asked = load(url, chosen, clients, way == "speculating")
                     result["rounds"][f"{clients} {way}"] = asyncio.run(asked)
+        if limit:
+            click.echo(table(result["rounds"]))
+            return
         result["again"] = twice()
     keep(FILE, result, report(result) + "\n")
     click.echo(report(result))
