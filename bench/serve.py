@@ -175,9 +175,9 @@ def report(result: dict) -> str:
     if again := [one["seconds"] for one in result.get("again", [])]:
         shares = [second / first for first, second in again]
         parts.append(
-            f"A second edit of the same file ({len(again)} files of {AGAIN[0]} to {AGAIN[-1]} lines): the first "
-            f"token comes after {np.median(shares):.0%} of the time that it took with the first edit (median; "
-            f"worst {max(shares):.0%}; medians {np.median([a for a, _ in again]):.2f} s and "
+            f"A second edit of the same file ({len(again)} files of {AGAIN[0]} to {AGAIN[-1]} lines): the "
+            f"first token comes after {np.median(shares):.0%} of the time that it took with the first edit "
+            f"(median; worst {max(shares):.0%}; medians {np.median([a for a, _ in again]):.2f} s and "
             f"{np.median([b for _, b in again]):.2f} s)."
         )
     if memory := result.get("soak"):
