@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import socket
+from contextlib import suppress
 
 import uvicorn
 
@@ -14,6 +16,7 @@ from specedit.integrations.http.runner import Runner
 from specedit.integrations.http.settings import Settings, address_of
 from specedit.types import SpecEditError
 
+_M_ARENA_MAX = -8  # of mallopt(3)
 _LAST_SECONDS = 2  # for the last answers to reach their clients
 
 
@@ -60,7 +63,15 @@ class Server(uvicorn.Server):
         self._runner.editor.save()  # requests themselves write nothing
 
 
+def _share_heap() -> None:
+    """Let all threads take memory from one heap. By default glibc gives each its own, and each of these keeps
+    what its largest answer took: in a soak of 100 seconds 5 GB instead of 3.5."""
+    with suppress(OSError, AttributeError, TypeError):  # other systems do without
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
 def run(editor: SpecEditor, settings: Settings, sock: socket.socket) -> None:
     """Serve until told to stop."""
     to_stderr()
+    _share_heap()
     Server(Runner(editor, settings)).run(sockets=[sock])
