@@ -152,7 +152,7 @@ class Candidates(CandidateGenerator):
         self._length = self._scored = 0
         self._asked = 0.0
 
-    def get_candidates(self, input_ids: Tensor, **_: Any) -> tuple[Tensor, None]:
+    def get_candidates(self, input_ids: Tensor, **_: Any) -> Any:
         history = input_ids[0].tolist()
         if not self._length:
             self._planner.start(_request(history, *self._ask), self._vocabulary, branching=False)
@@ -172,19 +172,19 @@ def candidates(model: PreTrainedModel, *arguments: Any, **options: Any) -> Itera
     does."""
 
     def made(generation_config: GenerationConfig, **_: Any) -> Candidates:
-        return Candidates(model, *arguments, longest=generation_config.max_length, **options)
+        return Candidates(model, *arguments, **{**options, "longest": generation_config.max_length})
 
-    model._get_candidate_generator = made
+    vars(model)["_get_candidate_generator"] = made
     try:
         yield
     finally:
-        del model._get_candidate_generator
+        del vars(model)["_get_candidate_generator"]
 
 
 class _Processed(Sampler):
     """Draws from what transformers' processors make of the logits, position by position as they expect."""
 
-    def __init__(self, prompt: Tensor, processors: LogitsProcessorList, samples: bool) -> None:
+    def __init__(self, prompt: Tensor, processors: Any, samples: bool) -> None:
         seed = int(torch.randint(2**31, ())) if samples else 0
         super().__init__(Sampling(temperature=float(samples), seed=seed), prompt.tolist())
         self._before = prompt
@@ -269,7 +269,7 @@ def _request(
     return make_request(tokenizer, prompt, known, language, draw=draw)
 
 
-def _joined(prompts: Tensor, answers: list[list[int]], config: GenerationConfig) -> Tensor:
+def _joined(prompts: Tensor, answers: list[list[int]], config: GenerationConfig) -> Any:
     """The prompts with their answers, which are padded at the right."""
     longest = max(map(len, answers))
     # Without one there is no end-of-sequence token either, so that all are equally long.

@@ -73,7 +73,7 @@ class Grammar:
 
 
 @lru_cache(maxsize=4)
-def _vocabulary(tokenizer: PreTrainedTokenizerBase, ends: tuple[int, ...]) -> Any:
+def _vocabulary(tokenizer: Any, ends: tuple[int, ...]) -> Any:
     import llguidance.hf
 
     return llguidance.hf.from_tokenizer(tokenizer, eos_token=list(ends) or None)
