@@ -39,7 +39,6 @@ bench-peers: $(READY)
 
 bench-serve: $(READY)
 	$(BIN)/python bench/serve.py
-	$(BIN)/python bench/markdown.py
 
 clean:
 	rm -rf .venv build

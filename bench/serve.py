@@ -163,8 +163,6 @@ def table(rounds: dict[str, dict]) -> str:
 
 
 def report(result: dict) -> str:
-    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "specedit"))
-    machine = f"{processor()}, {os.cpu_count()} cores; python {platform.python_version()}, {versions}"
     parts = []
     if rounds := result.get("rounds"):
         parts += [
@@ -188,7 +186,7 @@ def report(result: dict) -> str:
             f"second and a third after two: the server took {early:.0f} MiB in the second and third minute, "
             f"{late:.0f} MiB in the last two."
         )
-    return "\n\n".join([*parts, f"{machine}; {result['date']}."])
+    return "\n\n".join([*parts, result["about"]])
 
 
 @click.command(help=__doc__)
@@ -199,7 +197,9 @@ def main(soaking: float | None, limit: int | None, only: tuple[int, ...]) -> Non
     edits = [edit for edit in held_out() if edit.language == "python" and edit.text.count("\n") in LINES]
     chosen = edits[:: len(edits) // EDITS][: limit or EDITS]
     result = json.loads(FILE.read_text()) if FILE.exists() else {"rounds": {}, "again": []}
-    result["date"] = f"{date.today()}"
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "specedit"))
+    machine = f"{processor()}, {os.cpu_count()} cores; python {platform.python_version()}, {versions}"
+    result["about"] = f"{machine}; {date.today()}."
     if soaking:
         with server() as url:
             result["soak"] = asyncio.run(soak(url, edits, soaking))

@@ -29,7 +29,7 @@ from specedit.decoding.loop import decode
 from specedit.decoding.planner import MAX_DRAFT, Planner
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
-from specedit.editing.references import found_in
+from specedit.editing.references import known
 from specedit.paths import cache_folder
 from specedit.proposers import DEFAULT, Request, create
 from specedit.targets.hf import HFTarget
@@ -244,10 +244,10 @@ def _streamer() -> BaseStreamer | None:
 
 
 def _planner(model: PreTrainedModel, target: HFTarget, proposers: tuple[str, ...]) -> Planner:
-    known = _planners.setdefault(model, {})
-    if proposers not in known:
-        known[proposers] = Planner(create(proposers), CostCurve.cached(target, cache_folder() / "costs"))
-    return known[proposers]
+    planners = _planners.setdefault(model, {})
+    if proposers not in planners:
+        planners[proposers] = Planner(create(proposers), CostCurve.cached(target, cache_folder() / "costs"))
+    return planners[proposers]
 
 
 def _request(
@@ -261,12 +261,9 @@ def _request(
     draw = sampler.preview if sampler else None
     if tokenizer is None:
         return Request(prompt, [], lambda text: [], lambda tokens: "", draw=draw)
-    known = [text for text in (prediction, *references) if text]
-    if not known:
-        found = found_in([{"role": "user", "content": decode_text(tokenizer, prompt)}])
-        known = [file.text for file in found]
-        language = found[0].language if found else ""
-    return make_request(tokenizer, prompt, known, language, draw=draw)
+    messages = [{"role": "user", "content": decode_text(tokenizer, prompt)}]
+    texts, language = known([prediction, *references], language, messages)
+    return make_request(tokenizer, prompt, texts, language, draw=draw)
 
 
 def _joined(prompts: Tensor, answers: list[list[int]], config: GenerationConfig) -> Any:

@@ -37,7 +37,6 @@ class StructuralProposer(Proposer):
         self._seen = self._read = len(request.prompt)
         self._tail = ""
         self._followed: list[_Followed] = []
-        self._rules: Rules | None = None
         old = request.references[0] if request.references else ""
         if not 0 < len(old) <= _LARGEST:
             return
@@ -49,6 +48,8 @@ class StructuralProposer(Proposer):
         self._followed.append(_Followed(request, Follower(rules, RAW)))
 
     def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
+        if not self._followed:
+            return []
         new = list(history[self._seen :])
         self._seen = len(history)
         try:
@@ -60,14 +61,14 @@ class StructuralProposer(Proposer):
     def _follow(self, history: Sequence[int], new: list[int], limit: int) -> list[Draft]:
         for followed in self._followed:
             followed.walk(new)
-        text = self._request.text(history, self._read) if self._followed else ""
+        text = self._request.text(history, self._read)
         if text.endswith("\ufffd"):  # the answer is within a character
             return []
         self._read = len(history)
         string = self._look(text)
         for followed in self._followed:
             followed.follower.read(text)
-        if string is not None and self._rules:
+        if string is not None:
             self._followed[1:] = [_Followed(self._request, Follower(self._rules, JSON, string))]
         drafts = [followed.draft(limit) for followed in self._followed]
         return [draft for draft in drafts if draft]

@@ -25,7 +25,7 @@ from specedit.decoding.text import TextStream
 from specedit.editing.answer import closing_stop, extract
 from specedit.editing.languages import language_of
 from specedit.editing.prompt import EditPrompt, build_prompt
-from specedit.editing.references import found_in
+from specedit.editing.references import known
 from specedit.editing.source import SourceFile
 from specedit.paths import cache_folder
 from specedit.proposers import DEFAULT, create, find
@@ -201,11 +201,8 @@ class SpecEditor:
         """
         ids = self._encode(prompt, prefill, tools)
         limit = self._limit(ids, max_new_tokens)
-        known = [prediction or "", *references]
-        if not any(known):
-            found = found_in([message for message in prompt if not isinstance(message, int)])
-            known = [file.text for file in found]
-            language = found[0].language if found else ""
+        messages = [message for message in prompt if not isinstance(message, int)]
+        texts, language = known([prediction or "", *references], language, messages)
         if speculate:
             self.calibrate()
         stats, cancelled = Statistics(), Event()
@@ -216,7 +213,7 @@ class SpecEditor:
         request = make_request(
             self.tokenizer,
             ids,
-            [text for text in known if text],
+            texts,
             language,
             client=client,
             draw=sampler.preview,

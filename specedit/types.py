@@ -18,6 +18,9 @@ class Refused(SpecEditError):
 class Cancelled(SpecEditError):
     """Somebody called `Stream.cancel`."""
 
+    def __init__(self) -> None:
+        super().__init__("The request was cancelled: begin it again if the answer is wanted.")
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:

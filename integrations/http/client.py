@@ -110,7 +110,7 @@ class RemoteEditor:
         try:
             for name, said in self._events(body):
                 if cancelled.is_set():
-                    raise Cancelled("The request was cancelled: begin it again if the answer is wanted.")
+                    raise Cancelled
                 if name == "piece":
                     stats.sources += [token["source"] for token in said["tokens"]]
                     stats.tokens = len(stats.sources)

@@ -201,11 +201,9 @@ class _Job:
 
     def _begun(self) -> Stream[Any]:
         if self._gone.is_set():
-            raise Cancelled("Nobody waits for this answer.")
+            raise Cancelled
         try:
             stream = self._begin()
-        except Cancelled:
-            raise
         except SpecEditError as error:
             raise ApiError(400, str(error), code="refused") from error
         # `cancel` sets `_gone` before it looks for a stream; here it is the other way round.

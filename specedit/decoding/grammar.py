@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from specedit.decoding.planner import agreeing
 from specedit.types import SpecEditError
 
 # Some models would go on with empty lines for ever, where any white space may stand.
@@ -53,23 +54,28 @@ class Grammar:
             shape: how many rows, and columns of the logits.
         """
         masks = np.ones(shape, dtype=bool)
+        possible = self._seek(answer)
         for row in range(shape[0]):
-            if not self._seek([*answer, *draft[:row]]):
+            if row and possible:
+                possible = self._consume(draft[row - 1 : row])
+            if not possible:
                 break
             mask = np.frombuffer(self._matcher.compute_logit_bias(), np.uint8)[: shape[1]] > 0
             masks[row, : len(mask)] = mask
             masks[row, len(mask) :] = False  # columns that no token has
         return torch.from_numpy(masks)
 
-    def _seek(self, tokens: list[int]) -> bool:
+    def _seek(self, tokens: Sequence[int]) -> bool:
         """Let the matcher be after these tokens; False if they may not come."""
-        same = 0
-        while same < min(len(tokens), len(self._read)) and tokens[same] == self._read[same]:
-            same += 1
+        same = agreeing(tokens, self._read)
         self._matcher.rollback(len(self._read) - same)
-        consumed = self._matcher.try_consume_tokens(tokens[same:])
-        self._read = tokens[: same + consumed]
-        return len(self._read) == len(tokens)
+        del self._read[same:]
+        return self._consume(tokens[same:])
+
+    def _consume(self, tokens: Sequence[int]) -> bool:
+        consumed = self._matcher.try_consume_tokens(list(tokens))
+        self._read += tokens[:consumed]
+        return consumed == len(tokens)
 
 
 @lru_cache(maxsize=4)

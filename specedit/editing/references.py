@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from specedit.editing.languages import language_of
 
@@ -44,6 +44,18 @@ def found_in(messages: Iterable[Mapping[str, str]]) -> list[File]:
         if len(file.text) >= _SHORTEST:
             latest.setdefault(file.text, file)
     return list(latest.values())
+
+
+def known(
+    given: Iterable[str], language: str, messages: Iterable[Mapping[str, Any]]
+) -> tuple[list[str], str]:
+    """The texts that an answer may repeat, and the language of the first: those that are given, or else those
+    that the messages show."""
+    texts = [text for text in given if text]
+    if texts:
+        return texts, language
+    found = found_in(messages)
+    return [file.text for file in found], found[0].language if found else ""
 
 
 def unnumbered(text: str) -> str:

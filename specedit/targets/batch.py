@@ -296,4 +296,4 @@ class SharedCost(CostCurve):
 def check_wanted(cancelled: Callable[[], bool]) -> None:
     """Raises Cancelled if the request is no longer wanted."""
     if cancelled():
-        raise Cancelled("The request was cancelled: begin it again if the answer is wanted.")
+        raise Cancelled

@@ -42,8 +42,10 @@ class Prefixes:
 
     def add(self, client: str, tokens: Sequence[int], context: Context) -> None:
         """Keep a context, which nobody else uses from now on, for requests of the same client."""
+        if len(tokens) < _SHORTEST or not self._most:
+            return
         context.trim()
-        if len(tokens) < _SHORTEST or context.bytes > self._most:
+        if context.bytes > self._most:
             return
         new = _Kept(client, np.array(tokens), context)
         with self._lock:
