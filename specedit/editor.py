@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedTokenizerBase
 
@@ -34,6 +34,9 @@ from specedit.targets import Target
 from specedit.targets.batch import Batch, SharedCost, check_wanted
 from specedit.targets.hf import HFTarget
 from specedit.types import Sampling, SpecEditError
+
+if TYPE_CHECKING:
+    from specedit.integrations.hosted import HostedEditor
 
 GREEDY = Sampling()
 _UNBOUNDED = 4096  # answer tokens where neither the caller nor the model sets a limit
@@ -110,6 +113,13 @@ class SpecEditor:
         loaded = models.load(model, device=device, dtype=dtype, progress=progress)
         return cls(HFTarget(loaded.model, loaded.name), loaded.tokenizer, proposers, **options)
 
+    @staticmethod
+    def remote(base: str, model: str, **options: Any) -> HostedEditor:
+        """An editor with a model that a provider of OpenAI's API runs. See `HostedEditor`."""
+        from specedit.integrations.hosted import HostedEditor
+
+        return HostedEditor(base, model, **options)
+
     @property
     def concurrent(self) -> bool:
         """Whether several threads may have requests at a time."""
@@ -131,7 +141,6 @@ class SpecEditor:
             if self._planner is None and self._proposers:
                 cost = self.cost
                 if self._batch:
-                    self._batch.cost = cost
                     cost = SharedCost(self._batch, cost)
                 self._planner = Planner(self._proposers, cost)
 

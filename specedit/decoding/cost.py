@@ -31,7 +31,8 @@ class CostCurve:
     """
 
     def __init__(self, seconds: Sequence[float]) -> None:
-        self._measured = np.array(seconds, dtype=float)
+        # More tokens never cost less. Noise only ever adds time, so the lower of two that disagree is right.
+        self._measured = np.minimum.accumulate(np.array(seconds, dtype=float)[::-1])[::-1].copy()
         self._kept = np.full(len(_SIZES), np.inf)  # what is on disk
         self._path: Path | None = None
         self._about = ""
@@ -51,7 +52,12 @@ class CostCurve:
         ratio = seconds / self._curve[min(tokens, len(self._curve)) - 1]
         nearness = np.clip(1 - np.abs(np.log2(_SIZES) - np.log2(tokens)), 0, 1)
         # A single slow step is more often noise than news.
-        self._measured *= np.clip(ratio, 0.5, 2) ** (0.05 + 0.15 * nearness)
+        costs = self._measured
+        costs *= np.clip(ratio, 0.5, 2) ** (0.05 + 0.15 * nearness)
+        # What is older and says that fewer tokens cost more, or more tokens less, is wrong by now.
+        at = int(nearness.argmax())
+        costs[at:] = np.maximum.accumulate(costs[at:])
+        costs[: at + 1] = np.minimum.accumulate(costs[at::-1])[::-1]
         self._interpolate()
 
     def fixed(self) -> FixedCost:
@@ -85,8 +91,7 @@ class CostCurve:
             seconds.append(min(times))
             spent += sum(times)
         target.reset()
-        # More tokens never cost less. Noise only ever adds time, so the lower of two that disagree is right.
-        return cls(np.minimum.accumulate(seconds[::-1])[::-1].tolist())
+        return cls(seconds)
 
     @classmethod
     def cached(cls, target: Target, folder: Path) -> CostCurve:

@@ -35,6 +35,8 @@ _STRENGTH = np.array([min(m, _STRONGEST).bit_length() for m in range(_STRONGEST 
 # overestimated; and a token that is probably wrong, when it is right, would mostly have come cheaply with the
 # next step. Found on the JavaScript, TypeScript, Rust and C edits of `bench`, under three cost curves.
 _CAUTION = 2
+# Where drafting seems to bring less than this, the curve may just be wrong: plain steps put it right.
+_WORTH = 1.002
 _SLOW_DRAFT = 16  # tokens that a slow proposer is asked for at most
 _TIMED = 8  # its latest drafts: the fastest says how long a token takes
 
@@ -146,7 +148,7 @@ class Planner:
         likeliest = np.argsort(-chances, kind="stable")[:limit]
         paces = (1 + np.cumsum(chances[likeliest])) / self.cost(len(likeliest) + 1)[1:]  # tokens a second
         best = int(paces.argmax())
-        if paces[best] <= 1 / self.cost(1)[0]:
+        if paces[best] <= _WORTH / self.cost(1)[0]:
             return 0.0, []
         counts = np.bincount(owners[likeliest[: best + 1]], minlength=len(offers))
         return paces[best], [(o, o.shared + n) for o, n in zip(offers, counts, strict=True) if n]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from threading import Condition
-from time import perf_counter
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -39,8 +39,6 @@ class Batch:
             request that would take more waits, unless it is alone.
 
     Attributes:
-        cost: what scoring so many tokens takes, of all rows together; corrected by every pass that several
-            share. None if it is not to be known.
         rows: how many there are.
     """
 
@@ -48,7 +46,6 @@ class Batch:
         if not target.can_rollback:
             raise ValueError(f"{target.name} cannot roll back: use it for one request at a time")
         self.target = target
-        self.cost: CostCurve | None = None
         self.prefixes = Prefixes(kept)
         self._memory = memory
         self._reserved = 0.0
@@ -153,16 +150,10 @@ class Batch:
             self._changed.notify_all()
 
     def _pass(self, taken: list[_Wanted]) -> None:
-        parts = [wanted.part for wanted in taken]
-        tokens = sum(len(part.tokens) for part in parts)
-        begun = perf_counter()
         try:
-            for wanted, logits in zip(taken, self._score(parts), strict=True):
+            scored = self._score([wanted.part for wanted in taken])
+            for wanted, logits in zip(taken, scored, strict=True):
                 wanted.logits = logits
-            if self.cost and len(taken) > 1 and tokens <= _LARGEST:
-                if self.target.model.device.type != "cpu":
-                    torch.accelerator.synchronize(self.target.model.device)
-                self.cost.learn(tokens, perf_counter() - begun)
         except Exception as error:
             if len(taken) == 1:
                 taken[0].error = error
@@ -267,6 +258,14 @@ class Row(HFTarget):
         return self._batch.scored(self, part)
 
 
+class Sharing(Protocol):
+    """Whose passes several requests share."""
+
+    @property
+    def sharing(self) -> int:
+        """How many do now, at least one."""
+
+
 class SharedCost(CostCurve):
     """What a token costs a request while it shares the passes with others that draft as much as it does.
 
@@ -275,7 +274,7 @@ class SharedCost(CostCurve):
         cost: of these passes.
     """
 
-    def __init__(self, batch: Batch, cost: CostCurve) -> None:
+    def __init__(self, batch: Sharing, cost: CostCurve) -> None:
         self._batch, self._cost = batch, cost
 
     def __call__(self, limit: int) -> np.ndarray:
@@ -285,7 +284,8 @@ class SharedCost(CostCurve):
         return np.where(sizes <= _LARGEST, everywhere[np.minimum(sizes, _LARGEST) - 1], beyond)
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Of a pass for one request alone. What others take the batch learns itself."""
+        """Of a pass for one request alone: one for several takes longer for as many tokens, by a factor that
+        changes nothing about what pays."""
         if self._batch.sharing == 1:
             self._cost.learn(tokens, seconds)
 

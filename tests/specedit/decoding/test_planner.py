@@ -3,6 +3,8 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specedit.decoding.cost import CostCurve
 from specedit.decoding.planner import Planner
@@ -153,6 +155,25 @@ def test_one_odd_step_hardly_moves_the_curve():
     curve = CostCurve(FLAT)
     curve.learn(8, 1000.0)
     assert curve(256).max() < 1.2
+
+
+@given(st.lists(st.tuples(st.integers(1, 256), st.floats(0.001, 10)), max_size=30))
+def test_more_tokens_never_cost_less(steps):
+    curve = CostCurve(FLAT)
+    for tokens, seconds in steps:
+        curve.learn(tokens, seconds)
+    assert (np.diff(curve(256)) >= 0).all()
+
+
+def test_a_curve_that_was_learnt_on_a_busy_machine_does_not_keep_wrong_drafts():
+    # Single steps met other work, so that four tokens seem to cost less than one.
+    plan = planner([0.16, 0.23, 0.12, 0.28, 0.49, 1.05, 0.95, 0.72, 0.69])
+    true = CostCurve([0.064, 0.08, 0.09, 0.1, 0.12, 0.15, 0.2, 0.4, 0.7])
+    scored = []
+    for _ in range(40):
+        scored.append(1 + len(plan.propose([0], 255).tokens))
+        plan.learn([2], scored[-1], float(true(256)[scored[-1] - 1]))
+    assert scored[-10:] == [1] * 10
 
 
 def test_measuring_a_model_gives_a_rising_curve_and_an_empty_context(tiny):

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from specedit.decoding.cost import CostCurve, FixedCost
+from specedit.decoding.cost import FixedCost
 from specedit.targets import packed
 from specedit.targets.batch import Batch, SharedCost
 from specedit.targets.hf import HFTarget
@@ -192,18 +192,6 @@ def test_what_is_drafted_costs_more_when_more_share_a_pass(batch):
     assert cost(64)[[0, 63]].tolist() == [1, 2]
     batch._expected = [None] * 8
     assert cost(64)[[0, 63]].tolist() == [1, 16]
-
-
-def test_passes_that_are_shared_teach_what_they_cost(run, batch):
-    batch.cost = CostCurve([1.0] * 9)
-    with ThreadPoolExecutor(2) as pool:
-
-        def answer(prompt):
-            with batch.row() as row:
-                return run(row, prompt)
-
-        list(pool.map(answer, PROMPTS[:2]))
-    assert batch.cost(2)[1] < 0.5
 
 
 def test_an_interrupted_pass_leaves_nobody_waiting(batch, monkeypatch):
