@@ -31,7 +31,7 @@ bench-live: $(READY)
 	$(BIN)/python bench/markdown.py
 
 bench-rewrite: $(READY)
-	$(BIN)/python bench/rewrite.py --dtype float32
+	$(BIN)/python bench/rewrite.py --dtype float32 --max-tokens 200
 	$(BIN)/python bench/markdown.py
 
 bench-peers: $(READY)
@@ -39,6 +39,7 @@ bench-peers: $(READY)
 
 bench-serve: $(READY)
 	$(BIN)/python bench/serve.py
+	$(BIN)/python bench/markdown.py
 
 clean:
 	rm -rf .venv build

@@ -11,7 +11,6 @@ first token is told as well.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shlex
@@ -76,16 +75,13 @@ class Bench:
     def __init__(self, numbers: str, threads: int, most: int | None) -> None:
         self._most = most
         path = default_gguf(numbers, click.echo)
-        exact = llama_cpp.GGML_TYPE_F32 if numbers == "F32" else llama_cpp.GGML_TYPE_F16
-        shared = {"n_ctx": CONTEXT, "n_batch": 512, "n_threads": threads, "type_k": exact, "type_v": exact}
-        folder = str(path.parent)
-        self.editor: SpecEditor = editor(
-            path, tokenizer=folder, flash_attn_type=llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED, **shared
-        )
+        shared: dict[str, Any] = {"n_ctx": CONTEXT, "n_batch": 512, "n_threads": threads}
+        self.editor: SpecEditor = editor(path, tokenizer=str(path.parent), **shared)
         self.ways = Ways(self.editor)
-        self._theirs = Counting(
-            str(path), n_threads_batch=threads, flash_attn=True, logits_all=True, verbose=False, **shared
-        )
+        if numbers == "F32":  # as ours does by itself
+            shared |= {"type_k": llama_cpp.GGML_TYPE_F32, "type_v": llama_cpp.GGML_TYPE_F32}
+        shared |= {"flash_attn": numbers != "F32", "n_threads_batch": threads}
+        self._theirs = Counting(str(path), logits_all=True, verbose=False, **shared)
 
     def close(self) -> None:
         self.editor.target.close()
@@ -147,7 +143,8 @@ def summary(result: dict) -> str:
         parts.append("\n".join(lines))
     cut = f"Answers were cut at {about['max_tokens']} tokens. " if about["max_tokens"] else ""
     shares = "Shares and tokens per second are of the time after the first token. "
-    return "\n\n".join([*parts, f"{shares}{cut}llama-cpp-python {about['llama-cpp-python']}. {machine(result)}"])
+    versions = f"llama-cpp-python {about['llama-cpp-python']}. {machine(result)}"
+    return "\n\n".join([*parts, f"{shares}{cut}{versions}"])
 
 
 def _rest(run: dict) -> float:
@@ -162,9 +159,10 @@ def report(result: dict) -> str:
         lines.append(head("edit", "tokens", *NAMES, "parts from plain"))
         for name, edit in edits.items():
             runs = edit["runs"]
-            parts = [f"{way} at {run['parts_at']}" for way, run in runs.items() if run["parts_at"] is not None]
+            parted = {way: run["parts_at"] for way, run in runs.items() if run["parts_at"] is not None}
             figures = [f"{_rest(run):.2f}" for run in runs.values()]
-            lines.append(row(name, runs["plain"]["tokens"], *figures, ", ".join(parts)))
+            where = ", ".join(f"{way} at {at}" for way, at in parted.items())
+            lines.append(row(name, runs["plain"]["tokens"], *figures, where))
     return "\n".join(lines) + "\n"
 
 

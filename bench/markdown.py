@@ -54,13 +54,15 @@ def insert(file: Path, name: str, text: str) -> None:
 
 
 def main() -> None:
-    from bench import replay_report, rewrite_report
+    from bench import replay_report, rewrite_report, serve
 
     for name, report in (("rewrite", rewrite_report), ("replay", replay_report)):
         results = [json.loads(file.read_text("utf-8")) for file in sorted(RESULTS.glob(f"{name}-*.json"))]
         results.sort(key=lambda result: result["about"]["dtype"] != "float32")
         if results:
             insert(README, f"bench:{name}", "\n\n".join(map(report.summary, results)))
+    if serve.FILE.exists():
+        insert(README, "bench:serve", serve.report(json.loads(serve.FILE.read_text("utf-8"))))
 
 
 if __name__ == "__main__":

@@ -24,14 +24,13 @@ from transformers.generation.candidate_generator import CandidateGenerator
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from specedit.decoding.cost import CostCurve
-from specedit.decoding.encode import decode_text, make_request
 from specedit.decoding.loop import decode
 from specedit.decoding.planner import MAX_DRAFT, Planner
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
-from specedit.editing.references import known
+from specedit.integrations.prompts import request_for
 from specedit.paths import cache_folder
-from specedit.proposers import DEFAULT, Request, create
+from specedit.proposers import DEFAULT, create
 from specedit.targets.hf import HFTarget
 from specedit.types import Sampling
 
@@ -99,7 +98,9 @@ def speculate(
     for number, row in enumerate(input_ids):
         shown = row if mask is None else row[mask[number].bool()]
         sampler = _Processed(shown, logits_processor, bool(generation_config.do_sample))
-        request = _request(shown.tolist(), tokenizer, prediction, references, language, sampler)
+        request = request_for(
+            shown.tolist(), tokenizer, prediction, references, language, draw=sampler.preview
+        )
         stats, answer = Statistics(), list[int]()
         steps = decode(
             target,
@@ -155,7 +156,7 @@ class Candidates(CandidateGenerator):
     def get_candidates(self, input_ids: Tensor, **_: Any) -> Any:
         history = input_ids[0].tolist()
         if not self._length:
-            self._planner.start(_request(history, *self._ask), self._vocabulary, branching=False)
+            self._planner.start(request_for(history, *self._ask), self._vocabulary, branching=False)
         elif self._scored:
             self._planner.learn(history[self._length :], self._scored, perf_counter() - self._asked)
         room = MAX_DRAFT if self._longest is None else self._longest - len(history) - 1
@@ -248,22 +249,6 @@ def _planner(model: PreTrainedModel, target: HFTarget, proposers: tuple[str, ...
     if proposers not in planners:
         planners[proposers] = Planner(create(proposers), CostCurve.cached(target, cache_folder() / "costs"))
     return planners[proposers]
-
-
-def _request(
-    prompt: list[int],
-    tokenizer: PreTrainedTokenizerBase | None,
-    prediction: str,
-    references: Sequence[str],
-    language: str,
-    sampler: Sampler | None = None,
-) -> Request:
-    draw = sampler.preview if sampler else None
-    if tokenizer is None:
-        return Request(prompt, [], lambda text: [], lambda tokens: "", draw=draw)
-    messages = [{"role": "user", "content": decode_text(tokenizer, prompt)}]
-    texts, language = known([prediction, *references], language, messages)
-    return make_request(tokenizer, prompt, texts, language, draw=draw)
 
 
 def _joined(prompts: Tensor, answers: list[list[int]], config: GenerationConfig) -> Any:

@@ -15,7 +15,8 @@ from rich.progress import track
 from rich.text import Text
 
 from specedit import __version__
-from specedit.options import chosen_here, model_options, sampling_options
+from specedit.integrations.agents.mcp import command as mcp
+from specedit.options import chosen_here, hosted_options, model_options, sampling_options
 from specedit.terminal import (
     CONTROLS,
     agreed,
@@ -31,6 +32,7 @@ from specedit.types import Sampling, SpecEditError
 
 if TYPE_CHECKING:
     from specedit.editor import SpecEditor
+    from specedit.integrations.hosted import HostedEditor
     from specedit.integrations.http.client import RemoteEditor
 
 
@@ -111,6 +113,7 @@ def cli() -> None:
 @click.option(
     "--encoding", help="The file's encoding.  [default: byte order mark, coding comment, else UTF-8]"
 )
+@hosted_options
 @model_options
 @sampling_options
 def rewrite(
@@ -129,6 +132,10 @@ def rewrite(
     stop: tuple[str, ...],
     max_new_tokens: int | None,
     encoding: str | None,
+    api_base: str | None,
+    api_model: str | None,
+    key_file: Path | None,
+    price: float | None,
     model: str | None,
     device: str,
     dtype: str,
@@ -165,8 +172,19 @@ def rewrite(
         raise click.UsageError(
             "--server excludes --no-server, --compare, --no-speculation and the choice of a model."
         )
+    if bool(api_base) != bool(api_model):
+        raise click.UsageError("--api-base and --api-model go together.")
+    if api_base and (own or server):
+        raise click.UsageError(
+            "--api-base excludes --server, --no-server, --compare, --no-speculation and a model here."
+        )
     comparison = {}
-    if not own and (elsewhere := remote(server)):
+    if api_base and api_model:
+        provider = hosted(api_base, api_model, key_file, price)
+        result = watch(provider.stream_rewrite(source, instruction, **options))
+        if said := provider.rejected(result.stats):
+            log.print(f"specedit: {said}", style="dim", soft_wrap=True)
+    elif not own and (elsewhere := remote(server)):
         result = watch(elsewhere.stream_rewrite(source, instruction, **options))
     else:
         editor = load(model, device, dtype, [] if no_speculation else proposers)
@@ -353,6 +371,9 @@ def serve(
         server.run(editor, chosen, sock)
 
 
+cli.add_command(mcp)
+
+
 @cli.group()
 def models() -> None:
     """List, fetch and remove models on this machine."""
@@ -419,6 +440,15 @@ def load(model: str | None, device: str, dtype: str, proposers: list[str], **opt
         status.update("measuring what verifying costs here (once)")
         editor.calibrate()
     return editor
+
+
+def hosted(base: str, model: str, key_file: Path | None, price: float | None) -> HostedEditor:
+    """The editor for a provider's model."""
+    from specedit.editing.source import SourceFile
+    from specedit.integrations.hosted import HostedEditor
+
+    key = SourceFile.read(key_file).text if key_file else None
+    return HostedEditor(base, model, key, price)
 
 
 def remote(server: str | None) -> RemoteEditor | None:

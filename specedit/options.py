@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -56,6 +57,33 @@ def model_options(command: Callable) -> Callable:
             help="cpu, cuda, cuda:1 or mps; auto is the best there is.",
         ),
         click.option("--model", help=f"A hub id, a folder or a .gguf file.  [default: {DEFAULT_MODEL}]"),
+    ):
+        command = option(command)
+    return command
+
+
+def hosted_options(command: Callable) -> Callable:
+    """The options that let a provider of OpenAI's API do the work."""
+    for option in (
+        click.option(
+            "--api-price",
+            "price",
+            type=click.FloatRange(min=0),
+            metavar="DOLLARS",
+            help="For a million tokens of answers: says what rejected ones of the prediction cost.",
+        ),
+        click.option(
+            "--api-key-file",
+            "key_file",
+            type=click.Path(path_type=Path),
+            help="Holds the provider's key.  [default: SPECEDIT_API_KEY, or the provider's own variable]",
+        ),
+        click.option("--api-model", metavar="NAME", help="The provider's model."),
+        click.option(
+            "--api-base",
+            metavar="URL",
+            help="Let a provider of OpenAI's API write it, and send the file as its prediction.",
+        ),
     ):
         command = option(command)
     return command

@@ -1,7 +1,7 @@
 """specedit beside its peers: `python bench/peers/run.py`.
 
 Drafters replay the edits of `bench/corpus`, and passes are counted under one cost curve. Engines write the
-default model's own answers, greedily in float32, timed one after the other on this machine. `peers.toml` says
+default model's own answers greedily, timed one after the other on this machine. `peers.toml` says
 how each peer is installed, into an environment of its own in specedit's cache, and which are left out. What
 does not install or run here is named as absent.
 """
@@ -62,7 +62,8 @@ def python(name: str, environment: dict) -> tuple[str, dict[str, str]]:
         click.echo(f"installing {name}")
         _run([*pip, "install", "--quiet", "--upgrade", "pip"])
         for packages in environment["install"]:
-            _run([*pip, "install", "--quiet", *packages])
+            named = (package.format(root=HERE.parents[1]) for package in packages)
+            _run([*pip, "install", "--quiet", *named])
         if environment.get("remove"):
             _run([*pip, "uninstall", "--quiet", "--yes", *environment["remove"]])
         (folder / "ready").touch()
@@ -133,13 +134,13 @@ def drafters(listed: dict, limit: int | None) -> tuple[list[dict], dict[str, str
     return found, absent
 
 
-def engines(listed: dict, limit: int, most: int) -> tuple[list[dict], dict[str, str], dict]:
+def engines(listed: dict, dtype: str, limit: int, most: int) -> tuple[list[dict], dict[str, str], dict]:
     """For every edit what each engine took and wrote, who is absent, and the machine."""
-    bench = Bench("float32", most)
+    bench = Bench(dtype, most)
     edits = load_edits()[:limit]
     asked = [(edit, *bench.prompt(edit)) for edit in edits]
     found: list[dict] = []
-    for edit, prompt, budget in tqdm(asked, "specedit and transformers"):
+    for edit, prompt, budget in tqdm(asked, f"specedit and transformers, {dtype}"):
         ways = {}
         for way in OURS:
             tokens, run = bench.run(way, edit, prompt, budget, Sampling())
@@ -150,13 +151,14 @@ def engines(listed: dict, limit: int, most: int) -> tuple[list[dict], dict[str, 
     lines = [{"prompt": prompt, "max_tokens": budget} for _, prompt, budget in asked]
     for engine in listed["engines"]:
         for way, settings in engine["ways"].items():
-            click.echo(f"{engine['name']}, {way}")
+            name = f"{engine['name']}, {way}, {dtype}"
+            click.echo(name)
             try:
                 answers = ask(
-                    engine["run"], listed["environments"], lines, folder, "float32", json.dumps(settings)
+                    engine["run"], listed["environments"], lines, folder, dtype, json.dumps(settings)
                 )
             except Absent as error:
-                absent[f"{engine['name']}, {way}"] = str(error)
+                absent[name] = str(error)
                 continue
             for entry, answer in zip(found, answers, strict=True):
                 entry["engines"].setdefault(engine["name"], {})[way] = answer
@@ -189,14 +191,26 @@ def engines_table(found: list[dict]) -> str:
 
 @click.command(help=__doc__)
 @click.option("--pairs", type=int, metavar="N", help="Only N of the pairs that drafters replay.")
-@click.option("--edits", default=10, show_default=True, help="How many edits engines write.")
+@click.option("--edits", default=20, show_default=True, help="How many edits engines write.")
+@click.option("--dtype", "dtypes", multiple=True, default=["float32", "bfloat16"], show_default=True)
 @click.option("--max-tokens", default=200, show_default=True, help="Cut every written answer here.")
-def main(pairs: int | None, edits: int, max_tokens: int) -> None:
+def main(pairs: int | None, edits: int, dtypes: tuple[str, ...], max_tokens: int) -> None:
     listed = tomllib.loads((HERE / "peers.toml").read_text("utf-8"))
-    replayed, not_drafting = drafters(listed, pairs)
-    written, not_running, about = engines(listed, edits, max_tokens)
-    result = {"about": about, "date": f"{date.today()}", "drafters": replayed, "engines": written}
-    result["absent"] = listed["absent"] | not_drafting | not_running
+    replayed, gone = drafters(listed, pairs)
+    result = {
+        "date": f"{date.today()}",
+        "drafters": replayed,
+        "engines": {},
+        "absent": listed["absent"] | gone,
+    }
+    for dtype in dtypes:
+        result["engines"][dtype], gone, result["about"] = engines(listed, dtype, edits, max_tokens)
+        result["absent"] |= gone
+    written = [
+        f"{len(found)} edits written by the default model in {dtype}, up to {max_tokens} tokens each:\n\n"
+        + engines_table(found)
+        for dtype, found in result["engines"].items()
+    ]
     absent = "\n".join(f"- {name}: {why}" for name, why in result["absent"].items())
     text = "\n\n".join(
         [
@@ -204,8 +218,7 @@ def main(pairs: int | None, edits: int, max_tokens: int) -> None:
             f"Tokens a pass (and times as fast as plain decoding under the {CURVE} cost curve of "
             f"`bench/count.py`), on the edits of `bench/corpus`:",
             table(replayed, CURVES[CURVE][0]),
-            f"{len(written)} edits written by the default model in float32, up to {max_tokens} tokens each:",
-            engines_table(written),
+            *written,
             f"{machine(result)} `bench/peers/peers.toml` has the peers' versions and settings.",
             f"Absent:\n\n{absent}" if absent else "None of the listed peers was absent.",
         ]

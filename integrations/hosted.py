@@ -1,0 +1,289 @@
+"""An editor that lets a provider of OpenAI's API do the work, and tells it what the answer will be like.
+
+editor = HostedEditor("https://api.openai.com/v1", "gpt-4.1")
+editor.rewrite(Path("app.py"), "Rename load to read_config.").diff
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from threading import Event
+from time import perf_counter
+from typing import Any
+from urllib.parse import urlsplit
+
+from specedit.decoding.encode import Messages
+from specedit.decoding.statistics import Statistics
+from specedit.editing.answer import extract
+from specedit.editing.languages import language_of
+from specedit.editing.prompt import build_prompt
+from specedit.editing.source import SourceFile
+from specedit.results import EditResult, Generation, Stream, Trace, judged
+from specedit.types import Cancelled, Sampling, SpecEditError
+
+GREEDY = Sampling()
+# The provider's own variable is read for its own address alone: a key goes to nobody else.
+_KEYS = {
+    "api.openai.com": "OPENAI_API_KEY",
+    "api.fireworks.ai": "FIREWORKS_API_KEY",
+    "api.cerebras.ai": "CEREBRAS_API_KEY",
+}
+_OWN_KEY = "SPECEDIT_API_KEY"
+_REFUSALS = (400, 404, 422)  # what providers answer to a field that they do not take
+_PREDICTION = "prediction"
+
+
+class HostedEditor:
+    """Rewrites files and answers chats as `SpecEditor` does, with a model that somebody else runs.
+
+    The file goes along as `prediction`, which OpenAI, Fireworks, Cerebras, `specedit serve` and vLLM with our
+    middleware honour. Whoever refuses it is asked once more without, with a warning.
+
+    Args:
+        base: the address that the provider names, mostly one that ends in /v1.
+        model: the provider's name of it.
+        key: to be sent; by default what stands in the environment, in SPECEDIT_API_KEY or the provider's own
+            variable.
+        price: dollars for a million tokens of an answer, to say what rejected ones cost.
+
+    Raises:
+        SpecEditError: the address is none, or the package `openai` is missing.
+    """
+
+    def __init__(self, base: str, model: str, key: str | None = None, price: float | None = None) -> None:
+        try:
+            import openai
+        except ModuleNotFoundError as error:
+            raise SpecEditError("Hosted models need openai: pip install 'specedit[hosted]'.") from error
+        host = urlsplit(base).hostname
+        if not base.startswith(("https://", "http://")) or not host:
+            raise SpecEditError(f"{base} is no address: give one as https://api.openai.com/v1.")
+        if key is None:
+            key = os.environ.get(_OWN_KEY) or os.environ.get(_KEYS.get(host, ""), "")
+        self.base, self.model, self.price = base, model, price
+        self._key = key.strip()
+        self._openai = openai
+        self._client = openai.OpenAI(base_url=base, api_key=self._key or "none")
+        self._takes_predictions = True
+
+    def generate(self, messages: Messages, **options: Any) -> Generation:
+        """The whole answer to a chat. The options are those of `stream`."""
+        return self.stream(messages, **options).result
+
+    def stream(
+        self,
+        messages: Messages,
+        *,
+        prediction: str = "",
+        sampling: Sampling = GREEDY,
+        stop: Sequence[str] = (),
+        max_new_tokens: int | None = None,
+    ) -> Stream[Generation]:
+        """Answer a chat, piece by piece.
+
+        Args:
+            messages: `{"role": ..., "content": ...}`.
+            prediction: the text that the answer is expected to be, roughly.
+            sampling: how tokens are drawn. What OpenAI's API does not have is sent under the names that
+                others have for it, if it is not the default.
+            stop: the answer ends before the first of these strings.
+            max_new_tokens: the longest answer; by default what the provider allows.
+
+        Raises:
+            SpecEditError: while iterating: no answer comes, or the provider refuses.
+        """
+        body = _body(sampling, stop, max_new_tokens) | {
+            "model": self.model,
+            "messages": [dict(message) for message in messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        stats, cancelled = Statistics(), Event()
+        trace = Trace([], stats.sources, stats.rejected, [], [])
+        pieces = self._pieces(body, prediction, stats, trace, cancelled)
+        return Stream(stats, trace, pieces, cancelled)
+
+    def rewrite(self, source: str | os.PathLike[str] | SourceFile, instruction: str, **options) -> EditResult:
+        """The file, or text, as the instruction wants it. The options are those of `stream_rewrite`."""
+        return self.stream_rewrite(source, instruction, **options).result
+
+    def stream_rewrite(
+        self,
+        source: str | os.PathLike[str] | SourceFile,
+        instruction: str,
+        *,
+        name: str = "",
+        references: Mapping[str, str] | None = None,
+        sampling: Sampling = GREEDY,
+        stop: Sequence[str] = (),
+        max_new_tokens: int | None = None,
+    ) -> Stream[EditResult]:
+        """Rewrite a file or text, piece by piece. Nothing is written before `EditResult.write`.
+
+        Args:
+            source, instruction, name, references, sampling: as `SpecEditor.stream_rewrite` has them.
+            stop: must be empty.
+            max_new_tokens: the longest answer; by default what the provider allows.
+
+        Raises:
+            SpecEditError: there is no such file or no instruction; or, while iterating, as in `stream`.
+            Refused: the file is not text.
+        """
+        if stop:
+            raise SpecEditError(
+                "This API does not say whether a stop string or the model ended an answer: leave out --stop."
+            )
+        if isinstance(source, str):
+            source = SourceFile.from_text(source, name)
+        elif not isinstance(source, SourceFile):
+            source = SourceFile.read(source)
+        shown = os.fsencode(Path(source.name).name).decode("utf-8", "replace")
+        prompt = build_prompt(source.text, instruction, shown, references=references)
+        newline = "" if source.text.endswith("\n") or not source.text else "\n"
+        stream = self.stream(
+            prompt.messages,
+            prediction=f"{prompt.prefill}{source.text}{newline}{prompt.fence}",
+            sampling=sampling,
+            max_new_tokens=max_new_tokens,
+        )
+        pieces = _rewriting(stream, source, instruction, language_of(shown))
+        return Stream(stream.stats, stream.trace, pieces, stream.cancelled)
+
+    def rejected(self, stats: Statistics) -> str:
+        """One sentence about what the provider counts as written of the prediction, though it is not in the
+        answer; "" if there is nothing."""
+        if not stats.rejected_tokens:
+            return ""
+        share = stats.rejected_tokens / max(stats.tokens, 1)
+        said = f"{stats.rejected_tokens} tokens of the prediction were rejected"
+        if self.price is None:
+            return f"{said}; OpenAI bills such tokens as written ones: here {share:.0%} of {stats.tokens}."
+        return f"{said}; where they are billed as written ones, they cost ${self.cost(stats):.4f}."
+
+    def cost(self, stats: Statistics) -> float:
+        """Dollars for the rejected tokens of the prediction, at the editor's price."""
+        return stats.rejected_tokens * (self.price or 0.0) / 1e6
+
+    def _pieces(
+        self, body: dict[str, Any], prediction: str, stats: Statistics, trace: Trace, cancelled: Event
+    ) -> Generator[str, None, Generation]:
+        begun = perf_counter()
+        text, reason = "", ""
+        try:
+            with self._asked(body, prediction) as events:
+                for event in events:
+                    if cancelled.is_set():
+                        raise Cancelled
+                    for choice in event.choices:
+                        reason = choice.finish_reason or reason
+                        if piece := choice.delta.content:
+                            # Until the usage comes, a piece counts as a token.
+                            stats.tokens += 1
+                            stats.sources.append("target")
+                            stats.first_token = stats.first_token or perf_counter() - begun
+                            stats.prefill = stats.first_token
+                            stats.verify = perf_counter() - begun - stats.prefill
+                            text += piece
+                            yield piece
+                    if event.usage:
+                        _count(stats, event.usage)
+        except self._openai.OpenAIError as error:
+            raise self._failure(error) from error
+        if not reason:
+            raise SpecEditError(f"{self.base} broke off its answer: try again.")
+        return Generation(text, reason, None, [], trace, stats)
+
+    def _asked(self, body: dict[str, Any], prediction: str) -> Any:
+        """The events of an answer. A provider that refuses the prediction is asked without it."""
+        create = self._client.chat.completions.create
+        if not prediction or not self._takes_predictions:
+            return create(**body)
+        try:
+            return create(**body, prediction={"type": "content", "content": prediction})
+        except self._openai.APIStatusError as error:
+            if error.status_code not in _REFUSALS or _PREDICTION not in str(error):
+                raise
+            warnings.warn(
+                f"{self.base} takes no prediction here ({self._said(error)}) and is asked without it.",
+                stacklevel=2,
+            )
+            # Some refuse it together with penalties alone.
+            self._takes_predictions = bool({"presence_penalty", "frequency_penalty"} & body.keys())
+            return create(**body)
+
+    def _failure(self, error: Exception) -> SpecEditError:
+        """What to do about it. Keys are never repeated, and what a provider says of one may repeat it."""
+        api, where = self._openai, self.base
+        if isinstance(error, (api.AuthenticationError, api.PermissionDeniedError)):
+            return SpecEditError(f"{where} refuses the API key: set {_OWN_KEY}, or give an --api-key-file.")
+        if isinstance(error, api.APITimeoutError):
+            return SpecEditError(f"{where} did not answer in time: try again.")
+        if isinstance(error, api.APIConnectionError):
+            return SpecEditError(f"No answer from {where}: check the address and the network.")
+        if isinstance(error, api.RateLimitError):
+            return SpecEditError(f"{where} allows no more now ({self._said(error)}): wait a while.")
+        if isinstance(error, api.NotFoundError):
+            return SpecEditError(f"{where} has no {self.model} ({self._said(error)}): check both names.")
+        return SpecEditError(f"{where} refuses: {self._said(error)}; change what it names.")
+
+    def _said(self, error: Exception) -> str:
+        """The provider's own words, in one line and without the key."""
+        body = getattr(error, "body", None)
+        said = str(body.get("message", "")) if isinstance(body, dict) else ""
+        line = " ".join((said or str(error)).split()).rstrip(".")
+        return line.replace(self._key, "…") if self._key else line
+
+
+def _body(sampling: Sampling, stop: Sequence[str], longest: int | None) -> dict[str, Any]:
+    """The fields of a request that say how to draw and when to end."""
+    drawing: dict[str, Any] = {"temperature": sampling.temperature}
+    if sampling.temperature:
+        drawing |= {"seed": sampling.seed, "top_p": sampling.top_p}
+    if longest is not None:
+        drawing["max_tokens"] = longest  # max_completion_tokens is forbidden beside a prediction
+    if sampling.logit_bias:
+        drawing["logit_bias"] = {str(token): bias for token, bias in sampling.logit_bias.items()}
+    given = {
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "stop": list(stop),
+    }
+    extra = {
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty if sampling.repetition_penalty != 1 else 0,
+    }
+    extra = {name: value for name, value in extra.items() if value}
+    drawing |= {name: value for name, value in given.items() if value}
+    return drawing | ({"extra_body": extra} if extra else {})
+
+
+def _count(stats: Statistics, usage: Any) -> None:
+    """What the provider counted."""
+    details = usage.completion_tokens_details
+    accepted = getattr(details, "accepted_prediction_tokens", None) or 0
+    rejected = getattr(details, "rejected_prediction_tokens", None) or 0
+    stats.prompt_tokens, stats.tokens = usage.prompt_tokens, usage.completion_tokens
+    cached = getattr(usage.prompt_tokens_details, "cached_tokens", None)
+    stats.cached_tokens = cached or 0
+    if accepted or rejected:
+        stats.drafted[_PREDICTION], stats.accepted[_PREDICTION] = accepted + rejected, accepted
+
+
+def _rewriting(
+    stream: Stream[Generation], source: SourceFile, instruction: str, language: str
+) -> Generator[str, None, EditResult]:
+    yield from stream
+    generation = stream.result
+    answer = extract(generation.text, opened=False, language=language)
+    incomplete = None
+    if generation.finish_reason == "length":
+        incomplete = "The answer was cut by a limit: allow more (--max-new-tokens)."
+    elif generation.finish_reason != "stop":
+        incomplete = f"The provider ended the answer ({generation.finish_reason}): word it differently."
+    elif not answer.closed:
+        incomplete = "The answer ended before its code block did: word the instruction differently."
+    return judged(source, instruction, answer.text, incomplete, generation)
