@@ -6,7 +6,9 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from specedit.decoding.cost import CostCurve
 from specedit.decoding.planner import Planner
@@ -18,6 +20,7 @@ from specedit.types import SpecEditError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+Tokens: TypeAlias = Sequence[int] | np.ndarray
 logger = logging.getLogger("specedit")
 # What passes over 1, 2, 4, … 256 tokens cost before any is timed, as multiples of the first: on a GPU, which
 # reads its weights meanwhile, and on a CPU.
@@ -37,7 +40,7 @@ class Row(NamedTuple):
     """
 
     key: object
-    tokens: Sequence[int]
+    tokens: Tokens
     prompt: int
     room: int
     about: Mapping[str, Any] = {}
@@ -78,7 +81,7 @@ class Rows:
         self._planner = Planner(made, _Unlearning(self._pace, self._pace.cost))
         self._answers = OrderedDict[object, _Answer]()
 
-    def find(self, tokens: Sequence[int]) -> object | None:
+    def find(self, tokens: Tokens) -> object | None:
         """The key of an answer that goes on in these tokens, for engines that do not name their rows. Answers
         that agree can stand for each other."""
         going = (key for key, answer in reversed(self._answers.items()) if answer.goes_on_in(tokens))
@@ -141,7 +144,7 @@ class _Answer:
         self.scored = 0  # tokens of its latest step
         planner.start(request, vocabulary, branching=False)
 
-    def goes_on_in(self, tokens: Sequence[int]) -> bool:
+    def goes_on_in(self, tokens: Tokens) -> bool:
         """Whether these are its tokens with new ones after them."""
         length = len(self._history)
         return (
@@ -150,7 +153,7 @@ class _Answer:
             and list(tokens[:length]) == self._history
         )
 
-    def learn(self, tokens: Sequence[int]) -> None:
+    def learn(self, tokens: Tokens) -> None:
         emitted = [int(token) for token in tokens[len(self._history) :]]
         if self.scored:
             self._planner.learn(emitted, self.scored, 0.0)
