@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -453,12 +452,9 @@ def hosted(base: str, model: str, key_file: Path | None, price: float | None) ->
 
 def remote(server: str | None) -> RemoteEditor | None:
     """The server that was named, or one on the default port, if there is one."""
-    from specedit.integrations.http.client import DEFAULT_URL, RemoteEditor
+    from specedit.integrations.http.client import running
 
-    # Whoever listens on the default port is not told the key.
-    key = os.environ.get("SPECEDIT_API_KEY", "").partition(" ")[0] if server else ""
-    editor = RemoteEditor(server or DEFAULT_URL, key)
-    if not server and not editor.is_there():
-        return None
-    log.print(f"specedit: {editor.url} writes it (--no-server loads a model here)", style="dim")
+    editor = running(server)
+    if editor and not server:
+        log.print(f"specedit: {editor.url} writes it (--no-server loads a model here)", style="dim")
     return editor

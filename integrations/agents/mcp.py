@@ -116,12 +116,12 @@ class Editors:
     """
 
     def __init__(self, server: str | None, own: bool, **options: Any) -> None:
-        from specedit.integrations.http.client import DEFAULT_URL, RemoteEditor
+        from specedit.integrations.http.client import running
 
-        # Whoever listens on the default port is not told the key.
-        key = os.environ.get("SPECEDIT_API_KEY", "").partition(" ")[0] if server else ""
-        self._server = None if own else RemoteEditor(server or DEFAULT_URL, key)
-        self._named = server is not None
+        self._running = partial(running, server)
+        self._own = own
+        if server:
+            self._running()  # an address that is none is to be said now
         self._options = options
         self._loaded: SpecEditor | None = None
         self._loading = Lock()
@@ -129,8 +129,8 @@ class Editors:
     def choose(self) -> "SpecEditor | RemoteEditor":
         """The one for the next call. A server may come and go meanwhile."""
         with self._loading:
-            if self._loaded is None and self._server and (self._named or self._server.is_there()):
-                return self._server
+            if self._loaded is None and not self._own and (server := self._running()):
+                return server
             if self._loaded is None:
                 self._loaded = self._load()
             return self._loaded

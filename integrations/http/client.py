@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -154,6 +155,19 @@ class RemoteEditor:
                 f"No answer from {self.url} ({reason}): see whether `specedit serve` runs there, or use "
                 "--no-server."
             ) from error
+
+
+def running(url: str | None) -> RemoteEditor | None:
+    """The server at this address, which is told the environment's key; or else the one on the default port, if
+    there is one. Whoever listens there is told no key.
+
+    Raises:
+        SpecEditError: this is no address of a server.
+    """
+    if url:
+        return RemoteEditor(url, os.environ.get("SPECEDIT_API_KEY", "").partition(" ")[0])
+    editor = RemoteEditor(DEFAULT_URL)
+    return editor if editor.is_there() else None
 
 
 def _fill(stats: Statistics, said: dict[str, Any]) -> None:
