@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-slow lint bench bench-live bench-rewrite bench-peers bench-serve clean
+.PHONY: demo test test-slow lint bench bench-live bench-llamacpp bench-rewrite bench-peers bench-serve clean
 
 demo: $(READY)
 	$(BIN)/specedit rewrite examples/temperature.py --compare --dtype float32 \
@@ -36,6 +36,11 @@ bench-rewrite: $(READY)
 
 bench-peers: $(READY)
 	$(BIN)/python bench/peers/run.py
+
+# Builds llama-cpp-python, which takes ten minutes.
+bench-llamacpp: $(READY)
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[llamacpp]'
+	$(BIN)/python bench/llamacpp.py
 
 bench-serve: $(READY)
 	$(BIN)/python bench/serve.py

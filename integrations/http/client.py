@@ -158,8 +158,8 @@ class RemoteEditor:
 
 
 def running(url: str | None) -> RemoteEditor | None:
-    """The server at this address, which is told the environment's key; or else the one on the default port, if
-    there is one. Whoever listens there is told no key.
+    """The server at this address, which is told the environment's key; or else the one on the default port,
+    if there is one. Whoever listens there is told no key.
 
     Raises:
         SpecEditError: this is no address of a server.
