@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 from specedit.decoding.encode import Messages
 from specedit.decoding.statistics import Statistics
-from specedit.editing.answer import extract
-from specedit.editing.languages import language_of
-from specedit.editing.prompt import build_prompt
+from specedit.editing.answer import blocks, fences
+from specedit.editing.languages import grammar_of, language_of
+from specedit.editing.prompt import EditPrompt, build_prompt
 from specedit.editing.source import SourceFile
 from specedit.results import EditResult, Generation, Stream, Trace, judged
 from specedit.types import Cancelled, Sampling, SpecEditError
@@ -32,6 +32,8 @@ _KEYS = {
     "api.cerebras.ai": "CEREBRAS_API_KEY",
 }
 _OWN_KEY = "SPECEDIT_API_KEY"
+_PATIENCE = 120  # seconds without a word after which a provider is given up
+_LONGEST = 300  # letters of a provider's words that are repeated
 _REFUSALS = (400, 404, 422)  # what providers answer to a field that they do not take
 _PREDICTION = "prediction"
 
@@ -55,18 +57,35 @@ class HostedEditor:
 
     def __init__(self, base: str, model: str, key: str | None = None, price: float | None = None) -> None:
         try:
+            import httpx
             import openai
         except ModuleNotFoundError as error:
             raise SpecEditError("Hosted models need openai: pip install 'specedit[hosted]'.") from error
-        host = urlsplit(base).hostname
-        if not base.startswith(("https://", "http://")) or not host:
-            raise SpecEditError(f"{base} is no address: give one as https://api.openai.com/v1.")
+        try:
+            parts = urlsplit(base)
+            host = parts.hostname or ""
+            sound = parts.scheme in ("http", "https") and host and parts.port != 0 and parts.username is None
+        except ValueError:
+            host, sound = "", False
+        if not sound or any(letter.isspace() for letter in base):
+            raise SpecEditError(
+                "This is no address: give one as https://api.openai.com/v1, without a key in it."
+            )
         if key is None:
             key = os.environ.get(_OWN_KEY) or os.environ.get(_KEYS.get(host, ""), "")
         self.base, self.model, self.price = base, model, price
         self._key = key.strip()
+        if not self._key.isascii() or any(letter.isspace() for letter in self._key):
+            raise SpecEditError(
+                "The API key has letters that no header can have: look at where it comes from."
+            )
         self._openai = openai
-        self._client = openai.OpenAI(base_url=base, api_key=self._key or "none")
+        # The file goes to the address that was named and to no other.
+        patient = httpx.Client(follow_redirects=False, timeout=_PATIENCE)
+        self._client = openai.OpenAI(base_url=base, api_key=self._key or "none", http_client=patient)
+        if host != "api.openai.com":  # what the environment says of OpenAI's own service is for nobody else
+            self._client.organization = self._client.project = None
+            self._client._custom_headers = {}
         self._takes_predictions = True
 
     def generate(self, messages: Messages, **options: Any) -> Generation:
@@ -95,6 +114,12 @@ class HostedEditor:
         Raises:
             SpecEditError: while iterating: no answer comes, or the provider refuses.
         """
+        try:
+            "".join(str(message["content"]) for message in messages).encode()
+        except UnicodeEncodeError as error:
+            raise SpecEditError(
+                "The prompt holds bytes that are no text: write the instruction in UTF-8."
+            ) from error
         body = _body(sampling, stop, max_new_tokens) | {
             "model": self.model,
             "messages": [dict(message) for message in messages],
@@ -143,13 +168,16 @@ class HostedEditor:
         shown = os.fsencode(Path(source.name).name).decode("utf-8", "replace")
         prompt = build_prompt(source.text, instruction, shown, references=references)
         newline = "" if source.text.endswith("\n") or not source.text else "\n"
+        system, *others = prompt.messages
+        opening = prompt.prefill.strip()
+        asked = f"{system['content']} Begin the block with {opening} and end it with {prompt.fence}."
         stream = self.stream(
-            prompt.messages,
+            [{**system, "content": asked}, *others],
             prediction=f"{prompt.prefill}{source.text}{newline}{prompt.fence}",
             sampling=sampling,
             max_new_tokens=max_new_tokens,
         )
-        pieces = _rewriting(stream, source, instruction, language_of(shown))
+        pieces = _rewriting(stream, source, instruction, prompt, language_of(shown))
         return Stream(stream.stats, stream.trace, pieces, stream.cancelled)
 
     def rejected(self, stats: Statistics) -> str:
@@ -177,9 +205,10 @@ class HostedEditor:
                 for event in events:
                     if cancelled.is_set():
                         raise Cancelled
-                    for choice in event.choices:
+                    for choice in event.choices or ():
                         reason = choice.finish_reason or reason
-                        if piece := choice.delta.content:
+                        piece = choice.delta.content if choice.delta else None
+                        if isinstance(piece, str) and piece:
                             # Until the usage comes, a piece counts as a token.
                             stats.tokens += 1
                             stats.sources.append("target")
@@ -190,11 +219,22 @@ class HostedEditor:
                             yield piece
                     if event.usage:
                         _count(stats, event.usage)
+        except self._openai.APIConnectionError as error:
+            raise (self._broken() if text else self._failure(error)) from error
         except self._openai.OpenAIError as error:
             raise self._failure(error) from error
+        except (ValueError, AttributeError, TypeError) as error:  # what is no event of this API
+            raise SpecEditError(
+                f"{self.base} answers in a form that is not OpenAI's: check the address."
+            ) from error
+        except OSError as error:  # httpx lets some of the network's own errors through
+            raise self._broken() from error
         if not reason:
-            raise SpecEditError(f"{self.base} broke off its answer: try again.")
+            raise self._broken()
         return Generation(text, reason, None, [], trace, stats)
+
+    def _broken(self) -> SpecEditError:
+        return SpecEditError(f"{self.base} broke off its answer: try again.")
 
     def _asked(self, body: dict[str, Any], prediction: str) -> Any:
         """The events of an answer. A provider that refuses the prediction is asked without it."""
@@ -204,7 +244,7 @@ class HostedEditor:
         try:
             return create(**body, prediction={"type": "content", "content": prediction})
         except self._openai.APIStatusError as error:
-            if error.status_code not in _REFUSALS or _PREDICTION not in str(error):
+            if error.status_code not in _REFUSALS or _PREDICTION not in error.response.text:
                 raise
             warnings.warn(
                 f"{self.base} takes no prediction here ({self._said(error)}) and is asked without it.",
@@ -231,10 +271,14 @@ class HostedEditor:
 
     def _said(self, error: Exception) -> str:
         """The provider's own words, in one line and without the key."""
+        response = getattr(error, "response", None)
         body = getattr(error, "body", None)
-        said = str(body.get("message", "")) if isinstance(body, dict) else ""
-        line = " ".join((said or str(error)).split()).rstrip(".")
-        return line.replace(self._key, "…") if self._key else line
+        said = str(body.get("message") or "") if isinstance(body, dict) else ""
+        said = said or (response.text if response is not None else str(error))
+        line = " ".join("".join(letter if letter.isprintable() else " " for letter in said).split())
+        # Some repeat the key, whole or in parts.
+        words = (word for word in line[:_LONGEST].split(" ") if not (self._key and self._key[:8] in word))
+        return " ".join(words).rstrip(".")
 
 
 def _body(sampling: Sampling, stop: Sequence[str], longest: int | None) -> dict[str, Any]:
@@ -263,27 +307,43 @@ def _body(sampling: Sampling, stop: Sequence[str], longest: int | None) -> dict[
 
 def _count(stats: Statistics, usage: Any) -> None:
     """What the provider counted."""
-    details = usage.completion_tokens_details
+    details = getattr(usage, "completion_tokens_details", None)
     accepted = getattr(details, "accepted_prediction_tokens", None) or 0
     rejected = getattr(details, "rejected_prediction_tokens", None) or 0
-    stats.prompt_tokens, stats.tokens = usage.prompt_tokens, usage.completion_tokens
-    cached = getattr(usage.prompt_tokens_details, "cached_tokens", None)
-    stats.cached_tokens = cached or 0
+    stats.prompt_tokens = usage.prompt_tokens or 0
+    stats.tokens = usage.completion_tokens or stats.tokens
+    prompt = getattr(usage, "prompt_tokens_details", None)
+    stats.cached_tokens = getattr(prompt, "cached_tokens", None) or 0
     if accepted or rejected:
         stats.drafted[_PREDICTION], stats.accepted[_PREDICTION] = accepted + rejected, accepted
 
 
 def _rewriting(
-    stream: Stream[Generation], source: SourceFile, instruction: str, language: str
+    stream: Stream[Generation], source: SourceFile, instruction: str, prompt: EditPrompt, language: str
 ) -> Generator[str, None, EditResult]:
     yield from stream
     generation = stream.result
-    answer = extract(generation.text, opened=False, language=language)
-    incomplete = None
+    text, incomplete = _code(generation.text, source.text, prompt.fence, language)
     if generation.finish_reason == "length":
         incomplete = "The answer was cut by a limit: allow more (--max-new-tokens)."
-    elif generation.finish_reason != "stop":
+    elif generation.finish_reason not in ("stop", "eos"):
         incomplete = f"The provider ended the answer ({generation.finish_reason}): word it differently."
-    elif not answer.closed:
-        incomplete = "The answer ended before its code block did: word the instruction differently."
-    return judged(source, instruction, answer.text, incomplete, generation)
+    return judged(source, instruction, text, incomplete, generation)
+
+
+def _code(answer: str, old: str, fence: str, language: str) -> tuple[str, str | None]:
+    """The file in an answer, and why it may not be the whole file.
+
+    Nobody makes the model begin with the fence that was asked for. What it puts around the file must be told
+    from what is in the file: where no syntax check would notice, that takes a fence which the file has not.
+    """
+    found = blocks(answer, language)
+    if len(found) != 1:
+        return old, f"The answer has {len(found)} code blocks where one should be: ask again."
+    (block,) = found
+    if not block.code.closed:
+        return block.code.text, "The answer ended before its code block did: ask again."
+    clear = grammar_of(language) or len(block.fence) >= len(fence) or fences(old) + fences(answer) == 2
+    return block.code.text, None if clear else (
+        f"It is not clear where the file ends in the answer, which should have {fence} around it: ask again."
+    )

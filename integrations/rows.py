@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Tokens: TypeAlias = Sequence[int] | np.ndarray
 logger = logging.getLogger("specedit")
+_MOST = 64  # references of a request that are read
 # What passes over 1, 2, 4, … 256 tokens cost before any is timed, as multiples of the first: on a GPU, which
 # reads its weights meanwhile, and on a CPU.
 _SHAPES = {"cuda": (1, 1, 1, 1, 1, 1, 1.1, 1.3, 1.8), "cpu": (1, 1.2, 1.4, 1.8, 2.4, 3.4, 5, 8, 14)}
@@ -115,7 +116,7 @@ class Rows:
     def _answer(self, row: Row) -> _Answer:
         """The answer in a row, told of its new tokens."""
         answer = self._answers.get(row.key)
-        if answer is None:
+        if answer is None or not answer.may_go_on_in(row.tokens):
             request = self._request(row)
             answer = self._answers[row.key] = _Answer(self._planner.fork(), request, self._vocabulary)
         answer.learn(row.tokens)
@@ -123,15 +124,21 @@ class Rows:
         return answer
 
     def _request(self, row: Row) -> Request:
-        about = row.about
+        def said(name: str, default: str = "") -> str:
+            given = row.about.get(f"specedit_{name}")
+            return given if isinstance(given, str) else default
+
+        # Clients can write what they like: what is none of it is left out.
+        references = row.about.get("specedit_references")
+        texts = references[:_MOST] if isinstance(references, list) else []
         return request_for(
             list(map(int, row.tokens[: row.prompt])),
             self._tokenizer,
-            str(about.get("specedit_prediction", "")),
-            [str(text) for text in about.get("specedit_references", ())],
-            str(about.get("specedit_language", "")),
+            said("prediction"),
+            [text for text in texts if isinstance(text, str)],
+            said("language"),
             # Who does not say whose a request is, gets no help of others' answers for it.
-            client=str(about.get("specedit_client", f"request {row.key}")),
+            client=said("client", f"request {row.key}"),
         )
 
 
@@ -144,14 +151,14 @@ class _Answer:
         self.scored = 0  # tokens of its latest step
         planner.start(request, vocabulary, branching=False)
 
+    def may_go_on_in(self, tokens: Tokens) -> bool:
+        """Whether these can be its tokens with new ones after them, by its first and its last."""
+        length, ends = len(self._history), (self._history[0], self._history[-1])
+        return length < len(tokens) and (tokens[0], tokens[length - 1]) == ends
+
     def goes_on_in(self, tokens: Tokens) -> bool:
         """Whether these are its tokens with new ones after them."""
-        length = len(self._history)
-        return (
-            length < len(tokens)
-            and tokens[length - 1] == self._history[-1]
-            and list(tokens[:length]) == self._history
-        )
+        return self.may_go_on_in(tokens) and list(tokens[: len(self._history)]) == self._history
 
     def learn(self, tokens: Tokens) -> None:
         emitted = [int(token) for token in tokens[len(self._history) :]]

@@ -4,6 +4,7 @@ An agent starts it and talks to it over standard input and output. Only `build` 
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -67,12 +68,19 @@ def command(
         raise click.UsageError("--server excludes --no-server and the choice of a model.")
     editors = Editors(server, own, model=model, device=device, dtype=dtype, proposers=proposers)
     tools = build(Files(roots), editors)
+    # A thread waits for the next line of the agent, and no exception reaches it.
+    signal.signal(signal.SIGINT, _interrupted)
     if is_terminal(sys.stdin):
         log.print(
             "specedit: waiting for an agent; name this command in its settings. Ctrl-C ends it.",
             soft_wrap=True,
         )
     tools.run()
+
+
+def _interrupted(*_: object) -> None:
+    log.print("specedit: interrupted.", style="yellow")
+    os._exit(130)
 
 
 class Files:

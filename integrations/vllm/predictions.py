@@ -10,6 +10,8 @@ from typing import Any
 
 from rapidfuzz.distance import LCSseq
 
+from specedit.integrations.rows import logger
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -73,7 +75,8 @@ class _Counting:
         self._prediction = prediction
         self._start: Message = {}
         self._streams = False
-        self._rest = b""  # what is not sent yet
+        self._rest = b""  # of a stream, what is not sent yet
+        self._parts: list[bytes] = []  # of an answer that comes whole
         self._texts = dict[int, str]()  # of a stream, by choice
 
     async def __call__(self, message: Message) -> None:
@@ -86,23 +89,35 @@ class _Counting:
             return
         if message["type"] != "http.response.body":
             return await self._send(message)
-        self._rest += message.get("body", b"")
         more = message.get("more_body", False)
         if self._streams:
-            *lines, self._rest = self._rest.split(b"\n")
-            ready = b"".join([await self._line(line) + b"\n" for line in lines])
+            *lines, self._rest = (self._rest + message.get("body", b"")).split(b"\n")
+            ready = b"".join([await self._counted(self._line, line) + b"\n" for line in lines])
             if not more:
                 ready += self._rest
-            await self._send({**message, "body": ready})
-        elif not more:
-            answer = _object(self._rest)
-            if self._start["status"] == 200 and answer.get("usage"):
-                await self._count(answer, {c["index"]: _written(c) for c in answer["choices"]})
-                self._rest = json.dumps(answer, ensure_ascii=False).encode()
+            return await self._send({**message, "body": ready})
+        self._parts.append(message.get("body", b""))
+        if not more:
+            whole = await self._counted(self._whole, b"".join(self._parts))
             headers = [pair for pair in self._start["headers"] if pair[0].lower() != b"content-length"]
-            length = (b"content-length", b"%d" % len(self._rest))
+            length = (b"content-length", b"%d" % len(whole))
             await self._send({**self._start, "headers": [*headers, length]})
-            await self._send({**message, "body": self._rest})
+            await self._send({**message, "body": whole})
+
+    async def _counted(self, count: Callable[[bytes], Awaitable[bytes]], part: bytes) -> bytes:
+        """A part of the answer with the count in it. No answer is lost because it could not be counted."""
+        try:
+            return await count(part)
+        except Exception:
+            logger.exception("specedit could not count a prediction's tokens")
+            return part
+
+    async def _whole(self, answer: bytes) -> bytes:
+        said = _object(answer)
+        if self._start["status"] != 200 or not said.get("usage"):
+            return answer
+        await self._count(said, {choice["index"]: _written(choice) for choice in said["choices"]})
+        return json.dumps(said, ensure_ascii=False).encode()
 
     async def _line(self, line: bytes) -> bytes:
         """A line of a stream of events as it is to be sent."""
@@ -180,7 +195,7 @@ def _object(data: bytes) -> dict[str, Any]:
     """A JSON object, or an empty one if this is none: vLLM itself says what is wrong with a request."""
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -190,7 +205,7 @@ def _text(given: object) -> str:
     if isinstance(given, dict):
         given = given.get("content")
     if isinstance(given, list):
-        given = "".join(str(part.get("text", "")) for part in given if isinstance(part, dict))
+        given = "".join(_text(part.get("text")) for part in given if isinstance(part, dict))
     return given if isinstance(given, str) else ""
 
 

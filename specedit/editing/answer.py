@@ -26,7 +26,17 @@ class Extracted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class Block:
+    """A code block of an answer.
+
+    Attributes:
+        fence: what opens it.
+        info: what stands behind that.
+        code: what is in it.
+        end: the number of its last line.
+    """
+
+    fence: str
     info: str
     code: Extracted
     end: int
@@ -64,21 +74,31 @@ def extract(answer: str, fence: str = "```", opened: bool = True, language: str 
     if opened:
         return _read_block([fence, *lines], 0, "").code
 
-    blocks = []
-    at = 0
+    found = blocks(answer, language)
+    if not found:
+        return Extracted("\n".join(lines), closed=True)
+    named = [block for block in found if _is_in(block.info, language)]
+    return max(named or found, key=lambda block: len(block.code.text)).code
+
+
+def blocks(answer: str, language: str = "") -> list[Block]:
+    """All code blocks of a free chat answer. `language` settles where one ends that holds bare fences."""
+    lines = answer.replace("\r\n", "\n").split("\n")
+    found, at = list[Block](), 0
     while at < len(lines):
         if _FENCE.fullmatch(lines[at]):
-            block = _read_block(lines, at, language)
-            blocks.append(block)
-            at = block.end
+            found.append(_read_block(lines, at, language))
+            at = found[-1].end
         at += 1
-    if not blocks:
-        return Extracted("\n".join(lines), closed=True)
-    named = [block for block in blocks if _is_in(block.info, language)]
-    return max(named or blocks, key=lambda block: len(block.code.text)).code
+    return found
 
 
-def _read_block(lines: list[str], start: int, language: str) -> _Block:
+def fences(text: str) -> int:
+    """How many lines of a text could open or close a code block."""
+    return sum(_FENCE.fullmatch(line) is not None for line in text.split("\n"))
+
+
+def _read_block(lines: list[str], start: int, language: str) -> Block:
     """The block that `lines[start]` opens. `language` settles which of several bare fences closes it."""
     opening = _FENCE.fullmatch(lines[start])
     assert opening is not None
@@ -103,14 +123,14 @@ def _read_block(lines: list[str], start: int, language: str) -> _Block:
 
     if not ends:
         rest = code(len(lines)).removesuffix("\n")
-        return _Block(info, Extracted(rest, closed=False), len(lines))
+        return Block(fence, info, Extracted(rest, closed=False), len(lines))
     end = ends[0]
     if language and _is_in(info, language):
         if language == "markdown":
             end = ends[-1]
         else:
             end = next((at for at in ends if first_error(code(at), language) is None), end)
-    return _Block(info, Extracted(code(end), closed=True), end)
+    return Block(fence, info, Extracted(code(end), closed=True), end)
 
 
 def _is_in(info: str, language: str) -> bool:

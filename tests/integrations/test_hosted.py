@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, RedirectResponse, StreamingResponse
 
 from specedit import Refused, Sampling, SpecEditError
 from specedit.cli import main
@@ -162,6 +162,94 @@ def test_an_answer_that_is_not_whole_is_not_taken(ask, tmp_path, options, said):
     assert file.read_text() == OLD
 
 
+MARKDOWN = "# Title\n\n```\nload x\n```\n\nThe end.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "answer"),
+    [
+        ("a.md", MARKDOWN, MARKDOWN.replace("load", "read")),  # no fence around the file
+        ("a.md", MARKDOWN, f"```\n{MARKDOWN}```\n"),  # one that the file has itself
+        ("a.md", MARKDOWN, f"````markdown\n{MARKDOWN}````\nOr so:\n````markdown\n# Title\n````\n"),
+        ("a.txt", "load it\n", "I'm sorry, I can't help with that."),
+        ("a.py", OLD, NEW),
+        ("a.py", OLD, f"Instead of\n```python\n{OLD}```\nwrite\n```python\n{NEW}```\n"),
+    ],
+)
+def test_an_answer_in_which_the_file_cannot_be_told_is_refused(ask, name, old, answer):
+    result = ask(Provider(answer=answer)).rewrite(old, "Rename load to read.", name=name)
+    with pytest.raises(Refused, match="ask again"):
+        result.require(force=True)
+
+
+@pytest.mark.parametrize("fence", ["````", "````markdown", "~~~~~"])
+def test_a_fence_that_the_file_has_not_is_enough(ask, fence):
+    new = MARKDOWN.replace("load", "read")
+    closing = fence.removesuffix("markdown")
+    answer = f"Here:\n{fence}\n{new}{closing}\nDone."
+    result = ask(Provider(answer=answer)).rewrite(MARKDOWN, "Rename load to read.", name="a.md")
+    assert (result.text, result.problems) == (new, [])
+
+
+def test_three_backticks_are_enough_around_text_without_any(ask):
+    result = ask(Provider(answer="```\nread it\n```")).rewrite("load it\n", "Say read.", name="a.txt")
+    assert (result.text, result.problems) == ("read it\n", [])
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"choices": None},
+        {"choices": [{"index": 0, "delta": None}]},
+        {"choices": [{"index": 0}]},
+        {"choices": [], "usage": {}},
+        {"choices": [], "usage": {"completion_tokens": None}},
+    ],
+)
+def test_events_without_what_they_mostly_have_do_no_harm(ask, odd):
+    class Odd(Provider):
+        async def events(self):
+            async for said in super().events():
+                if "DONE" in said:
+                    yield f"data: {json.dumps(odd)}\n\n"
+                yield said
+
+    assert ask(Odd()).rewrite(OLD, "Rename load to read.", name="a.py").text == NEW
+
+
+def test_what_is_no_event_is_said(ask):
+    class Page(Provider):
+        async def events(self):
+            yield "data: <html>\n\n"
+
+    with pytest.raises(SpecEditError, match="a form that is not OpenAI's"):
+        ask(Page()).generate(MESSAGES)
+
+
+def test_the_file_goes_to_no_other_address(ask, provider):
+    class Moved(Provider):
+        async def complete(self, request: Request):
+            return RedirectResponse(f"{target}/chat/completions", 307)
+
+    with running(provider) as target, pytest.raises(SpecEditError, match="refuses"):
+        ask(Moved()).generate(MESSAGES)
+    assert provider.asked == []
+
+
+def test_settings_for_openai_go_to_openai_alone(ask, monkeypatch):
+    class Nosy(Provider):
+        async def complete(self, request: Request):
+            self.headers = dict(request.headers)
+            return await super().complete(request)
+
+    monkeypatch.setenv("OPENAI_ORG_ID", "secret-org")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "secret-project")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Token: secret-token")
+    provider = Nosy()
+    ask(provider).generate(MESSAGES)
+    assert "secret" not in str(provider.headers)
+
+
 def test_an_answer_that_breaks_off_is_said(ask):
     with pytest.raises(SpecEditError, match="broke off"):
         ask(Provider(breaks=True)).generate(MESSAGES)
@@ -172,10 +260,22 @@ def test_nobody_there():
         HostedEditor("http://127.0.0.1:9/v1", "m").generate(MESSAGES)
 
 
-@pytest.mark.parametrize("base", ["api.openai.com", "ftp://x", "https://"])
+@pytest.mark.parametrize(
+    "base",
+    [
+        "api.openai.com",
+        "ftp://x",
+        "https://",
+        "http://h:x/v1",
+        "http://[::1/v1",
+        "http://a b/v1",
+        "http://u:secret@h/v1",
+    ],
+)
 def test_what_is_no_address(base):
-    with pytest.raises(SpecEditError, match="is no address"):
+    with pytest.raises(SpecEditError, match="is no address") as caught:
         HostedEditor(base, "m")
+    assert "secret" not in str(caught.value)
 
 
 def test_our_own_server_honours_it(serve, replay):

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.count import CURVES
 from bench.edits import load_edits
 from specedit import Sampling, SpecEditor
+from specedit.decoding.cost import FixedCost
 from specedit.editing import build_prompt
 
 EDITS = range(20)
@@ -14,7 +16,8 @@ DEMO = Path(__file__).parents[2] / "examples" / "temperature.py"
 
 @pytest.fixture(scope="module")
 def editor() -> SpecEditor:
-    return SpecEditor.from_pretrained(dtype="float32", device="cpu")
+    # What verifying takes is not measured: on a busy machine it may seem that nothing pays.
+    return SpecEditor.from_pretrained(dtype="float32", device="cpu", cost=FixedCost(CURVES["float32"]))
 
 
 def ask(editor: SpecEditor, name: str, text: str, instruction: str, tokens: int, **options):

@@ -1,6 +1,9 @@
 """`specedit mcp`, asked by the official client: over pipes, or in this process where that is enough."""
 
+import json
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -200,3 +203,17 @@ def test_an_instruction_is_needed(here, put, edits):
 def test_a_folder_that_is_none(tmp_path):
     with pytest.raises(SpecEditError, match="--root"):
         Files([tmp_path / "no"])
+
+
+def test_ctrl_c_ends_it_while_it_waits(command):
+    started = command("--server", NOWHERE)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(
+        [started.command, *started.args], env=os.environ | started.env, cwd=started.cwd, text=True, **pipes
+    )
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    process.stdin.write(json.dumps(ask) + "\n")
+    process.stdin.flush()
+    assert process.stdout.readline()  # it runs
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130

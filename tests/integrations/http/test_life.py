@@ -15,7 +15,13 @@ import pytest
 from specedit.integrations.http.log import JsonFormatter
 
 ASK = {"messages": [{"role": "user", "content": "Hi"}]}
-ENDLESS = {"prompt": "x = 1\n" * 4, "max_tokens": 60000, "stream": True}
+# Plainly, so that it goes on for long enough to be left.
+ENDLESS = {
+    "prompt": "x = 1\n" * 4,
+    "max_tokens": 60000,
+    "stream": True,
+    "specedit": {"speculate": False},
+}
 
 
 def until(condition, seconds=20):

@@ -96,6 +96,26 @@ def test_the_server_says_itself_what_is_wrong(client):
     assert post(client, PREDICTED).status_code == 400
 
 
+def test_an_answer_that_cannot_be_counted_is_not_lost(client, monkeypatch):
+    async def fails(self, text):
+        raise RuntimeError("no /tokenize here")
+
+    monkeypatch.setattr("specedit.integrations.vllm.predictions._Counting._tokens", fails)
+    answer = post(client, MESSAGES | PREDICTED).json()
+    assert answer["choices"][0]["message"]["content"] == ANSWER
+    lines = post(client, MESSAGES | PREDICTED | {"stream": True}).text.split("\n\n")
+    assert lines[-2:] == ["data: [DONE]", ""]
+
+
+def test_json_that_is_too_deep_is_left_to_the_server(client, asked):
+    import anyio
+
+    body = b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    headers = {"content-type": "application/json"}
+    with pytest.raises(RecursionError):  # this small server's own
+        anyio.run(lambda: client.post("/v1/chat/completions", content=body, headers=headers))
+
+
 def test_keys_tell_clients_apart_whatever_they_claim(client, asked):
     for key in ("a", "a", "b"):
         claimed = {"vllm_xargs": {"specedit_client": "somebody else"}}

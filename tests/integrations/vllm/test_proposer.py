@@ -7,6 +7,7 @@ import pytest
 
 from specedit import SpecEditError
 from specedit.decoding.encode import encode_text
+from specedit.integrations.rows import Rows
 from specedit.integrations.vllm import SpecEditProposer
 
 FILE = "def load(path):\n    return path\n\n\nload(1)\nload(2)\nprint(load(3), load)\n"
@@ -157,13 +158,34 @@ def test_answers_learn_from_those_of_the_same_client_alone(proposer, asked):
     assert again < 0.7 * other
 
 
-def test_what_goes_wrong_costs_drafts_and_nothing_else(proposer, asked):
+def test_what_goes_wrong_costs_drafts_and_nothing_else(proposer, asked, monkeypatch):
     engine = Engine(proposer)
-    engine.add("bad", *asked, specedit_references=7)
     engine.add("good", *asked, specedit_prediction=FILE)
     engine.step()
-    assert [bool(row.draft) for row in engine.rows] == [False, True]
+    request, bad = Rows._request, []
+    monkeypatch.setattr(
+        Rows, "_request", lambda self, row: bad[0] if row.key == "bad" else request(self, row)
+    )
+    engine.add("bad", *asked)
+    engine.step()
+    assert [bool(row.draft) for row in engine.rows] == [True, False]
     assert proposer.propose([[1]], None, None) == [[]]
+
+
+@pytest.mark.parametrize("given", [7, None, FILE, [7, None], [FILE] * 1000, {"a": 1}])
+def test_references_that_are_none_are_left_out(proposer, asked, given):
+    engine = Engine(proposer)
+    engine.add("a", *asked, specedit_references=given, specedit_prediction=given, specedit_client=given)
+    engine.step()
+    assert engine.rows
+
+
+def test_a_request_that_takes_anothers_name_begins_anew(proposer, asked):
+    engine = Engine(proposer)
+    engine.add("a", *asked, specedit_prediction=FILE)
+    expected = engine.run()
+    engine.add("a", [9, 8, 7], asked[1], specedit_prediction=FILE)
+    assert engine.run() <= 2 * expected
 
 
 def test_a_proposer_that_needs_the_target_is_refused(tokenizer, tmp_path):
