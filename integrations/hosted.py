@@ -57,7 +57,6 @@ class HostedEditor:
 
     def __init__(self, base: str, model: str, key: str | None = None, price: float | None = None) -> None:
         try:
-            import httpx
             import openai
         except ModuleNotFoundError as error:
             raise SpecEditError("Hosted models need openai: pip install 'specedit[hosted]'.") from error
@@ -81,7 +80,7 @@ class HostedEditor:
             )
         self._openai = openai
         # The file goes to the address that was named and to no other.
-        patient = httpx.Client(follow_redirects=False, timeout=_PATIENCE)
+        patient = openai.DefaultHttpxClient(follow_redirects=False, timeout=_PATIENCE)
         self._client = openai.OpenAI(base_url=base, api_key=self._key or "none", http_client=patient)
         if host != "api.openai.com":  # what the environment says of OpenAI's own service is for nobody else
             self._client.organization = self._client.project = None
