@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
 from threading import Event
 from time import perf_counter
 from typing import Any
@@ -160,11 +159,8 @@ class HostedEditor:
             raise SpecEditError(
                 "This API does not say whether a stop string or the model ended an answer: leave out --stop."
             )
-        if isinstance(source, str):
-            source = SourceFile.from_text(source, name)
-        elif not isinstance(source, SourceFile):
-            source = SourceFile.read(source)
-        shown = os.fsencode(Path(source.name).name).decode("utf-8", "replace")
+        source = SourceFile.of(source, name)
+        shown = source.shown_name
         prompt = build_prompt(source.text, instruction, shown, references=references)
         newline = "" if source.text.endswith("\n") or not source.text else "\n"
         system, *others = prompt.messages

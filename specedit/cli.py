@@ -14,7 +14,6 @@ from rich.progress import track
 from rich.text import Text
 
 from specedit import __version__
-from specedit.integrations.agents.mcp import command as mcp
 from specedit.options import chosen_here, hosted_options, model_options, sampling_options
 from specedit.terminal import (
     CONTROLS,
@@ -370,7 +369,38 @@ def serve(
         server.run(editor, chosen, sock)
 
 
-cli.add_command(mcp)
+@cli.command()
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    default=["."],
+    type=click.Path(path_type=Path),
+    help="A folder whose files agents may have rewritten; may be repeated.  [default: the working directory]",
+)
+@click.option(
+    "--server",
+    metavar="URL",
+    help="Let a running `specedit serve` write.  [default: the one on the default port, if there is one]",
+)
+@click.option("--no-server", is_flag=True, help="Load the model here, even if a server is running.")
+@model_options
+def mcp(
+    roots: tuple[Path, ...],
+    server: str | None,
+    no_server: bool,
+    model: str | None,
+    device: str,
+    dtype: str,
+    proposers: list[str],
+) -> None:
+    """Offer agents a tool that rewrites files (MCP). They start this command and talk to it over pipes."""
+    from specedit.integrations.agents import mcp as tool
+
+    own = no_server or chosen_here(("model", "device", "dtype", "proposers"))
+    if server and own:
+        raise click.UsageError("--server excludes --no-server and the choice of a model.")
+    tool.serve(roots, server, own, model=model, device=device, dtype=dtype, proposers=proposers)
 
 
 @cli.group()

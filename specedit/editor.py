@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
@@ -280,11 +279,8 @@ class SpecEditor:
             SpecEditError: there is no such file, no instruction, or too little context in the model.
             Refused: the file is not text.
         """
-        if isinstance(source, str):
-            source = SourceFile.from_text(source, name)
-        elif not isinstance(source, SourceFile):
-            source = SourceFile.read(source)
-        shown = os.fsencode(Path(source.name).name).decode("utf-8", "replace")  # a name may be any bytes
+        source = SourceFile.of(source, name)
+        shown = source.shown_name
         prompt = build_prompt(source.text, instruction, shown, references=references)
         self._check_size(prompt.messages)
         size = len(self._encode_text(source.text))

@@ -14,10 +14,7 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
-
 from specedit import __version__
-from specedit.options import chosen_here, model_options
 from specedit.terminal import is_terminal, log, progress
 from specedit.types import Sampling, SpecEditError
 
@@ -37,37 +34,9 @@ completely what to change, as the model sees this file, the references and the i
 _PERIOD = 1.0  # seconds between two reports of progress
 
 
-@click.command("mcp")
-@click.option(
-    "--root",
-    "roots",
-    multiple=True,
-    default=["."],
-    type=click.Path(path_type=Path),
-    help="A folder whose files agents may have rewritten; may be repeated.  [default: the working directory]",
-)
-@click.option(
-    "--server",
-    metavar="URL",
-    help="Let a running `specedit serve` write.  [default: the one on the default port, if there is one]",
-)
-@click.option("--no-server", is_flag=True, help="Load the model here, even if a server is running.")
-@model_options
-def command(
-    roots: tuple[Path, ...],
-    server: str | None,
-    no_server: bool,
-    model: str | None,
-    device: str,
-    dtype: str,
-    proposers: list[str],
-) -> None:
-    """Offer agents a tool that rewrites files (MCP). They start this command and talk to it over pipes."""
-    own = no_server or chosen_here(("model", "device", "dtype", "proposers"))
-    if server and own:
-        raise click.UsageError("--server excludes --no-server and the choice of a model.")
-    editors = Editors(server, own, model=model, device=device, dtype=dtype, proposers=proposers)
-    tools = build(Files(roots), editors)
+def serve(roots: Sequence[Path], server: str | None, own: bool, **model: Any) -> None:
+    """Offer the tool until the agent closes the pipe. The arguments are those of `Files` and `Editors`."""
+    tools = build(Files(roots), Editors(server, own, **model))
     # A thread waits for the next line of the agent, and no exception reaches it.
     signal.signal(signal.SIGINT, _interrupted)
     if is_terminal(sys.stdin):

@@ -113,6 +113,22 @@ class SourceFile:
         return cls(name, _shown(original), original, data, codec, _encoding_given=encoding)
 
     @classmethod
+    def of(cls, source: str | os.PathLike[str] | SourceFile, name: str = "") -> SourceFile:
+        """What a caller gives: text (str) with a name, the path of a file, or one that is read already.
+
+        Raises:
+            SpecEditError, Refused: as `read` and `from_text` do.
+        """
+        if isinstance(source, str):
+            return cls.from_text(source, name)
+        return source if isinstance(source, SourceFile) else cls.read(source)
+
+    @property
+    def shown_name(self) -> str:
+        """The last part of its name, for a model to read: a name on disk may be any bytes."""
+        return os.fsencode(Path(self.name).name).decode("utf-8", "replace")
+
+    @classmethod
     def from_text(cls, text: str, name: str = "") -> SourceFile:
         """Text that is in no file yet; `restore` gives it back in UTF-8.
 
