@@ -27,10 +27,12 @@ _MEMORY_NEXT = 0.97
 # how often the first token of a draft is right, and each token after right ones. Counting soon overrules it.
 _FIRST = (0.1, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.9, 0.95, 0.95)
 _NEXT = (0.7, 0.8, 0.88, 0.93, 0.96, 0.98, 0.99, 0.99, 0.99, 0.99)
+_SUREST = 0.9999  # no token is held to be likelier
 _RIVAL = 0.3  # of these for a draft that is not its proposer's likeliest
 _STRONGEST = 1 << (len(_FIRST) - 2)
 # The strength of m agreeing tokens, for every m that a draft can reach.
-_STRENGTH = np.array([min(m, _STRONGEST).bit_length() for m in range(_STRONGEST + MAX_DRAFT + 1)])
+_STRENGTHS = [min(m, _STRONGEST).bit_length() for m in range(_STRONGEST + MAX_DRAFT + 1)]
+_STRENGTH = np.array(_STRENGTHS)
 # Chances are raised to this power before they are weighed. Of many drafts on offer those look best that are
 # overestimated; and a token that is probably wrong, when it is right, would mostly have come cheaply with the
 # next step. Found on the JavaScript, TypeScript, Rust and C edits of `bench`, under three cost curves.
@@ -227,23 +229,25 @@ class _Rates:
     """
 
     def __init__(self, rank: int) -> None:
-        first = np.array(_FIRST) * (_RIVAL if rank else 1)
-        # Right and wrong, [strengths, 2]. The prior weighs as much as one first token and eight next ones.
-        self._first = np.stack([first, 1 - first], axis=1)
-        self._next = 8 * np.stack([_NEXT, 1 - np.array(_NEXT)], axis=1)
+        # Right and wrong, by strength. The prior weighs as much as one first token and eight next ones.
+        self._first = [[first, 1 - first] for first in np.multiply(_FIRST, _RIVAL if rank else 1).tolist()]
+        self._next = 8 * np.stack([_NEXT, 1 - np.array(_NEXT)], axis=1)  # [strengths, 2]
+        self._onward: np.ndarray | None = None  # float64 [strengths], the rates of next tokens
 
     def chances(self, match: int, size: int) -> np.ndarray:
         """float64 [size]: how likely the first 1, 2, … tokens are all right after `match` agreeing ones."""
-        right, wrong = self._next.T
-        rates = (right / (right + wrong))[_STRENGTH[match : match + size]]
-        right, wrong = self._first[_STRENGTH[match]]
-        rates[0] = right / (right + wrong)
-        return np.minimum(rates, 0.9999).cumprod()
+        if self._onward is None:
+            right, wrong = self._next.T
+            self._onward = np.minimum(right / (right + wrong), _SUREST)
+        rates = self._onward[_STRENGTH[match : match + size]]
+        first, not_first = self._first[_STRENGTHS[match]]
+        rates[0] = min(first / (first + not_first), _SUREST)
+        return rates.cumprod()
 
     def learn(self, match: int, right: int, wrong: bool) -> None:
         """So many tokens after `match` agreeing ones were right, and whether the next one was wrong."""
-        first = self._first[_STRENGTH[match]]
-        first *= _MEMORY_FIRST
+        first = self._first[_STRENGTHS[match]]
+        first[:] = (_MEMORY_FIRST * count for count in first)
         first[0 if right else 1] += 1
         if right:
             strengths = _STRENGTH[match + 1 : match + right + 1]
@@ -253,6 +257,7 @@ class _Rates:
             self._next[touched] *= _MEMORY_NEXT
             self._next[:, 0] += counts
             self._next[strengths[-1], 1] += wrong
+            self._onward = None
 
 
 def agreeing(a: Sequence[int], b: Sequence[int]) -> int:
