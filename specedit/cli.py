@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +18,7 @@ from rich.text import Text
 from specedit import __version__
 from specedit.options import chosen_here, hosted_options, model_options, sampling_options
 from specedit.terminal import (
-    CONTROLS,
+    LINE_CONTROLS,
     agreed,
     compared,
     emit,
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 def main() -> NoReturn:
     """The console script: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # rather a question mark than no answer
     try:
         sys.exit(cli.main(standalone_mode=False))
     except click.ClickException as error:
@@ -224,7 +228,9 @@ def rewrite(
 @click.option(
     "--repo", default=".", show_default=True, type=click.Path(path_type=Path), help="A git repository."
 )
-@click.option("--last", default=50, show_default=True, type=click.IntRange(min=1), help="How many commits.")
+@click.option(
+    "--last", default=50, show_default=True, type=click.IntRange(1, 1_000_000), help="How many commits."
+)
 @click.option(
     "--check",
     default=3,
@@ -253,7 +259,10 @@ def measure(
     """
     from specedit.history import past_edits
 
-    edits, left_out = past_edits(repo, last)
+    if not proposers:
+        raise click.UsageError("--proposers names none to measure.")
+    with log.status("reading the history"):
+        edits, left_out = past_edits(repo, last)
     if not edits:
         raise SpecEditError(
             f"No text file was changed in the last {last} commits of {repo}: try a larger --last."
@@ -268,23 +277,30 @@ def measure(
     from specedit.measure import Meter, Report
 
     meter = Meter(editor, proposers)
-    report = Report(meter.about | {"repository": str(repo.resolve())}, left_out)
+    named = os.fsencode(repo.resolve()).decode("utf-8", "replace")
+    report = Report(meter.about | {"repository": named}, left_out)
     stopped = False
+    bar: dict[str, Any] = {"console": log, "transient": True, "disable": not log.is_terminal}
     try:
-        for edit in track(edits, "replaying", console=log, transient=True):
+        for edit in track(edits, "replaying", **bar):
             report.add(meter.measure(edit))
-        for edit in track(report.sample(check), "timing", console=log, transient=True):
-            report.timed.append(meter.time(edit, report.best))
+        for edit in track(report.sample(check), "timing", **bar):
+            report.timed.append((edit, *meter.time(edit, report.best)))
     except KeyboardInterrupt:
         stopped = True
         log.print("specedit: interrupted; this is what was measured so far.", style="yellow")
+    if not report.edits and not stopped:
+        raise SpecEditError(
+            f"None of {len(edits)} edits fits into this model's context: choose a model with a longer one, "
+            "or a larger --last."
+        )
     if as_json:
         click.echo(json.dumps(report.as_dict()))
     else:
         for what, said in report.findings():
-            click.echo(f"{what:>13}  {said.translate(CONTROLS)}")
+            click.echo(f"{what:>13}  {said.translate(LINE_CONTROLS)}")
     if html and report.edits:
-        html.write_text(page(report), "utf-8")
+        html.write_bytes(page(report).encode("utf-8", "replace"))
         log.print(f"wrote {html}", markup=False, soft_wrap=True)
     return 130 if stopped else 0
 

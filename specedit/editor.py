@@ -27,7 +27,7 @@ from specedit.editing.prompt import EditPrompt, build_prompt
 from specedit.editing.references import known
 from specedit.editing.source import SourceFile
 from specedit.paths import cache_folder
-from specedit.proposers import DEFAULT, create, find
+from specedit.proposers import DEFAULT, Proposer, create, find
 from specedit.results import EditResult, Generation, Stream, Trace, judged
 from specedit.targets import Target
 from specedit.targets.batch import Batch, SharedCost, check_wanted
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from specedit.integrations.hosted import HostedEditor
 
 GREEDY = Sampling()
+LLAMACPP = "llamacpp:"
 _UNBOUNDED = 4096  # answer tokens where neither the caller nor the model sets a limit
 
 
@@ -98,6 +99,7 @@ class SpecEditor:
         **options: Any,
     ) -> SpecEditor:
         """An editor with a model of the hub, a local folder, a `.gguf` file, or the default model (None).
+        Before a `.gguf` file, or alone, "llamacpp:" says that llama.cpp is to run it.
 
         Args:
             device: "cpu", "cuda", "cuda:1", "mps"; None or "auto" takes the best there is.
@@ -109,6 +111,11 @@ class SpecEditor:
             SpecEditError: the model cannot be had or loaded, or there is no such device, dtype or proposer.
         """
         find(proposers)  # a wrong name should not wait for the model
+        if model and model.startswith(LLAMACPP):
+            from specedit.integrations.llamacpp.editor import named
+
+            file = model.removeprefix(LLAMACPP)
+            return cls(*named(file, device, dtype, progress), proposers, **options)
         loaded = models.load(model, device=device, dtype=dtype, progress=progress)
         return cls(HFTarget(loaded.model, loaded.name), loaded.tokenizer, proposers, **options)
 
@@ -118,6 +125,11 @@ class SpecEditor:
         from specedit.integrations.hosted import HostedEditor
 
         return HostedEditor(base, model, **options)
+
+    @property
+    def proposers(self) -> Sequence[Proposer]:
+        """Those that guess, made for this model. They follow one answer at a time."""
+        return self._proposers
 
     @property
     def concurrent(self) -> bool:

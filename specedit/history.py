@@ -7,17 +7,20 @@ import stat
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
-from dulwich.diff_tree import RenameDetector, TreeChange
-from dulwich.errors import ChecksumMismatch, FileFormatException, NotGitRepository
+from dulwich.diff_tree import CHANGE_COPY, CHANGE_MODIFY, RenameDetector, TreeChange, TreeEntry
+from dulwich.errors import NotGitRepository
 from dulwich.objects import Commit
+from dulwich.refs import HEADREF
 from dulwich.repo import Repo
 
 from specedit.editing.source import SourceFile
+from specedit.pretrained import first_sentence
 from specedit.types import SpecEditError
 
 _LARGEST = 1_000_000  # bytes of a file
+_STORED_ELSEWHERE = b"version https://git-lfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +53,17 @@ def past_edits(repository: str | os.PathLike[str], last: int) -> tuple[list[Past
         The edits, and how many files of these commits were left out, by reason.
 
     Raises:
-        SpecEditError: it is no git repository, it has no commits, or it is damaged.
+        SpecEditError: it is no git repository, it has no commits, or it cannot be read.
     """
+    if not Path(repository).is_dir():  # git would look for it further up
+        raise SpecEditError(f"There is no folder {repository}: name a git repository with --repo.")
     edits: list[PastEdit] = []
     left_out: Counter[str] = Counter()
     try:
         with Repo.discover(repository) as repo:
-            commits = repo.get_walker(rename_detector=RenameDetector(repo.object_store))
+            if repo.refs.follow(HEADREF)[1] is None:
+                raise SpecEditError(f"The git repository of {repository} has no commits: commit something.")
+            commits = repo.get_walker(rename_detector=_Renames(repo.object_store, rewrite_threshold=None))
             alone = (entry for entry in commits if len(repo.get_parents(entry.commit.id)) < 2)
             for entry in islice(alone, last):
                 for change in entry.changes():
@@ -68,18 +75,34 @@ def past_edits(repository: str | os.PathLike[str], last: int) -> tuple[list[Past
                         edits.append(found)
     except (NotGitRepository, FileNotFoundError) as error:
         raise SpecEditError(f"{repository} is not in a git repository: name one with --repo.") from error
-    except (KeyError, ChecksumMismatch, FileFormatException) as error:
+    except SpecEditError:
+        raise
+    except Exception as error:  # whatever dulwich stumbles over
         raise SpecEditError(
-            f"The git repository of {repository} lacks commits or is damaged: commit something, or see what "
-            f"`git fsck` says ({error})."
+            f"The git repository of {repository} cannot be read ({type(error).__name__}: "
+            f"{first_sentence(error)}): see what `git fsck` says, or measure a whole, fresh clone of it."
         ) from error
     return edits, left_out
+
+
+class _Renames(RenameDetector):
+    """Takes files for renamed only if one of them was deleted, and reads no others."""
+
+    def _add_change(self, change: TreeChange) -> None:
+        if change.type == CHANGE_MODIFY or not all(map(self._is_here, (change.old, change.new))):
+            self._changes.append(change)
+        else:
+            super()._add_change(change)
+
+    def _is_here(self, entry: TreeEntry | None) -> bool:
+        """Not so in a partial clone."""
+        return entry is None or entry.sha is None or entry.sha in self._store
 
 
 def _edit(repo: Repo, commit: Commit, change: TreeChange) -> PastEdit | str:
     """The edit, or why it is left out."""
     old, new = change.old, change.new
-    if old is None or old.sha is None:
+    if old is None or old.sha is None or change.type == CHANGE_COPY:
         return "new"
     if new is None or new.sha is None:
         return "deleted"
@@ -89,9 +112,13 @@ def _edit(repo: Repo, commit: Commit, change: TreeChange) -> PastEdit | str:
         return "unchanged but for their name or mode"
     if old.sha not in repo or new.sha not in repo:
         return "not in this partial clone"
-    data = [repo[entry.sha].as_raw_string() for entry in (old, new)]
-    if max(map(len, data)) > _LARGEST:
-        return f"larger than {_LARGEST // 1_000_000} MB"
+    data = list[bytes]()
+    for entry in (old, new):
+        data.append(repo[entry.sha].as_raw_string())
+        if len(data[-1]) > _LARGEST:
+            return f"larger than {_LARGEST // 1_000_000} MB"
+        if data[-1].startswith(_STORED_ELSEWHERE):
+            return "kept elsewhere (git LFS)"
     path = new.path.decode("utf-8", "replace")
     try:
         before, after = (SourceFile.from_bytes(version, path).text for version in data)
@@ -101,6 +128,13 @@ def _edit(repo: Repo, commit: Commit, change: TreeChange) -> PastEdit | str:
         return "unchanged but for their line endings"
     if not after:
         return "emptied"
-    lines = commit.message.decode(errors="replace").strip().splitlines()
+    lines = _message(commit).strip().splitlines()
     message = lines[0] if lines else f"Update {PurePath(path).name}"
     return PastEdit(commit.id.decode()[:10], message, path, before, after)
+
+
+def _message(commit: Commit) -> str:
+    try:
+        return commit.message.decode((commit.encoding or b"utf-8").decode("ascii", "replace"), "replace")
+    except LookupError:  # an encoding that Python does not know
+        return commit.message.decode("utf-8", "replace")

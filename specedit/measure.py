@@ -11,12 +11,12 @@ from statistics import median
 from specedit.decoding.encode import encode_chat, encode_text, make_request
 from specedit.decoding.planner import Planner
 from specedit.decoding.statistics import Statistics
-from specedit.editing.diff import share_of_new_lines
+from specedit.editing.diff import share_of_new_lines, split_lines
 from specedit.editing.languages import language_of
 from specedit.editing.prompt import build_prompt
 from specedit.editor import SpecEditor
 from specedit.history import PastEdit
-from specedit.proposers import Request, create
+from specedit.proposers import Request
 from specedit.replay import count, fewest_passes, replay
 from specedit.types import SpecEditError
 
@@ -53,7 +53,7 @@ class Meter:
 
     Args:
         editor: has the model, and measures what verifying costs.
-        proposers: names of those to compare: all together, and each alone.
+        proposers: names of its proposers, which are compared: all together, and each alone.
 
     Attributes:
         about: the model and the machine.
@@ -69,10 +69,11 @@ class Meter:
                 f"{self._target.name} keeps a state that cannot be rolled back, so it is always decoded "
                 "plainly: measure another model."
             )
-        self._cost = editor.cost
+        self._cost = editor.cost.fixed()
         self.about = {"model": self._target.name, "processor": self._target.processor}
-        ways = dict.fromkeys([",".join(proposers), *proposers])
-        self._planners = {way: Planner(create(way.split(",")), self._cost.fixed()) for way in ways}
+        alone = {name: [proposer] for name, proposer in zip(proposers, editor.proposers, strict=True)}
+        self._ways = {",".join(proposers): list(editor.proposers)} | alone
+        self._planners = {way: Planner(chosen, self._cost) for way, chosen in self._ways.items()}
 
     def measure(self, edit: PastEdit) -> Measured | None:
         """Count what the edit takes; None if it is too long for the model's context."""
@@ -82,12 +83,12 @@ class Meter:
             and len(request.prompt) + len(answer) > self._target.max_length
         ):
             return None
-        cost = self._cost.fixed()
-        for planner in self._planners.values():
-            planner.forget()  # later versions of this file, which came before it
-        ways = {way: count(request, answer, planner, cost) for way, planner in self._planners.items()}
+        ways = {}
+        for way, planner in self._planners.items():
+            planner.forget()  # what came before: this answer, and later versions of this file
+            ways[way] = count(request, answer, planner, self._cost)
         changed = share_of_new_lines(edit.before, edit.after)
-        return Measured(edit, edit.after.count("\n"), changed, ways, fewest_passes(request, answer))
+        return Measured(edit, len(split_lines(edit.after)), changed, ways, fewest_passes(request, answer))
 
     def time(self, edit: PastEdit, way: str) -> tuple[float, float]:
         """How many times as fast as plain decoding the beginning of the edit's answer is written.
@@ -97,10 +98,12 @@ class Meter:
         """
         request, answer = self._encode(edit)
         answer = answer[:TIMED_TOKENS]
-        fixed = self._cost.fixed()
-        counted = count(request, answer, Planner(create(way.split(",")), fixed), fixed)
+        chosen = self._ways[way]
+        counted = count(request, answer, Planner(chosen, self._cost), self._cost)
         plain = replay(self._target, request, answer, None)
-        fast = replay(self._target, request, answer, Planner(create(way.split(",")), self._cost))
+        planner = Planner(chosen, self._cost)
+        planner.forget()
+        fast = replay(self._target, request, answer, planner)
         return plain.decoding / fast.decoding, counted.speedup
 
     def _encode(self, edit: PastEdit) -> tuple[Request, list[int]]:
@@ -124,13 +127,13 @@ class Report:
         about: the repository, the model and the machine.
         left_out: how many files were not measured, by reason.
         edits: those that were.
-        timed: of some edits, how many times as fast as plain decoding: timed and counted.
+        timed: some edits, and how many times as fast as plain decoding: timed and counted.
     """
 
     about: dict[str, str]
     left_out: Counter[str]
     edits: list[Measured] = field(default_factory=list)
-    timed: list[tuple[float, float]] = field(default_factory=list)
+    timed: list[tuple[PastEdit, float, float]] = field(default_factory=list)
 
     def add(self, measured: Measured | None) -> None:
         """What `Meter.measure` found."""
@@ -141,8 +144,8 @@ class Report:
 
     def sample(self, size: int) -> list[PastEdit]:
         """Edits to be timed, from all over."""
-        step = max(1, len(self.edits) // max(1, size))
-        return [measured.edit for measured in self.edits[::step]][:size]
+        size = min(size, len(self.edits))
+        return [self.edits[number * len(self.edits) // size].edit for number in range(size)]
 
     @property
     def best(self) -> str:
@@ -164,10 +167,14 @@ class Report:
         return {
             **self.about,
             "settings": _settings(*best) if best else None,
+            "decision": self._decision(best[1]) if best else None,
             "ways": {way: total.as_dict() for way, total in totals.items()},
             "fewest_passes": sum(measured.fewest for measured in self.edits),
             "left_out": dict(self.left_out),
-            "timed": [{"timed": timed, "counted": counted} for timed, counted in self.timed],
+            "timed": [
+                {"commit": edit.commit, "path": edit.path, "timed": timed, "counted": counted}
+                for edit, timed, counted in self.timed
+            ],
             "edits": [measured.as_dict() for measured in self.edits],
         }
 
@@ -179,21 +186,21 @@ class Report:
         if not totals:
             return found
         way, total = next(iter(totals.items()))
-        later = total.tokens - len(self.edits)  # the first token of an answer comes from the prompt's pass
-
-        def ms(seconds: float) -> str:
-            return f"{1000 * seconds / later:.1f}"
-
-        sign, verdict = ("<", "speculation pays") if total.speedup > 1 else ("≥", "speculation does not pay")
-        terms = f"draft {ms(total.draft)} + verify {ms(total.verify)} + coordination {ms(total.coordination)}"
-        plain = ms(total.plain - total.prefill)
+        decision = self._decision(total)
+        pays = decision["pays"]
+        sign, verdict = ("<", "speculation pays") if pays else ("≥", "speculation does not pay")
+        draft, verify, coordination, plain = (
+            f"{decision[f'{part}_ms_per_token']:.1f}" for part in ("draft", "verify", "coordination", "plain")
+        )
+        terms = f"draft {draft} + verify {verify} + coordination {coordination}"
+        together = f"{decision['ms_per_token']:.1f} ms a token {sign} {plain} plainly"
+        copier = decision["copier_tokens_per_call"]
         middle = median(measured.ways[way].speedup for measured in self.edits)
-        fewest = sum(measured.fewest for measured in self.edits)
         sources = total.accepted + Counter({"the model": total.tokens - total.accepted_tokens})
         found += [
-            ("decision", f"{terms} = {ms(total.decoding)} ms a token {sign} {plain} plainly: {verdict}"),
+            ("decision", f"{terms} = {together}: {verdict}"),
             ("speed-up", f"{total.speedup:.2f}× in decoding, half of the edits {middle:.2f}× or more"),
-            ("tokens a call", f"{later / total.target_calls:.1f}; a perfect copier's: {later / fewest:.1f}"),
+            ("tokens a call", f"{decision['tokens_per_call']:.1f}; a perfect copier's: {copier:.1f}"),
             ("best settings", _settings(way, total)),
             ("each way", ", ".join(f"{name} {t.speedup:.2f}×" for name, t in totals.items())),
             ("tokens from", ", ".join(f"{who} {n / total.tokens:.0%}" for who, n in sources.most_common())),
@@ -204,9 +211,28 @@ class Report:
                 ("gained least", f"{gain:.2f}× {edit.path} in {edit.commit}, {measured.changed:.0%} new")
             )
         if self.timed:
-            pairs = ", ".join(f"{timed:.2f}× (counted {counted:.2f}×)" for timed, counted in self.timed)
+            pairs = ", ".join(f"{timed:.2f}× (counted {counted:.2f}×)" for _, timed, counted in self.timed)
             found.append(("timed", f"the first {TIMED_TOKENS} tokens of some edits: {pairs}"))
         return found
+
+    def _decision(self, total: Statistics) -> dict[str, float | bool]:
+        """The design's decision rule: what a token costs, but for the first, which comes with the prompt."""
+        later = total.tokens - len(self.edits)
+
+        def ms(seconds: float) -> float:
+            return 1000 * seconds / later
+
+        return {
+            "pays": total.speedup > 1,
+            "speedup": total.speedup,
+            "ms_per_token": ms(total.decoding),
+            "plain_ms_per_token": ms(total.plain - total.prefill),
+            "draft_ms_per_token": ms(total.draft),
+            "verify_ms_per_token": ms(total.verify),
+            "coordination_ms_per_token": ms(total.coordination),
+            "tokens_per_call": later / total.target_calls,
+            "copier_tokens_per_call": later / sum(measured.fewest for measured in self.edits),
+        }
 
 
 def _settings(way: str, total: Statistics) -> str:

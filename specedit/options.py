@@ -26,8 +26,8 @@ def or_usage_error(parse: Callable[[str], Any]) -> Callable:
 
 
 def proposer_names(value: str) -> list[str]:
-    """The names in a list with commas, each of which there is."""
-    names = [name.strip() for name in value.split(",") if name.strip()]
+    """The names in a list with commas, each of which there is, once."""
+    names = list(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
     find(names)
     return names
 
@@ -56,7 +56,11 @@ def model_options(command: Callable) -> Callable:
             callback=or_usage_error(check_device),
             help="cpu, cuda, cuda:1 or mps; auto is the best there is.",
         ),
-        click.option("--model", help=f"A hub id, a folder or a .gguf file.  [default: {DEFAULT_MODEL}]"),
+        click.option(
+            "--model",
+            help="A hub id, a folder or a .gguf file; llamacpp:FILE.gguf lets llama.cpp run it.  "
+            f"[default: {DEFAULT_MODEL}]",
+        ),
     ):
         command = option(command)
     return command

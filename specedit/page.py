@@ -7,6 +7,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from specedit.measure import Report
+from specedit.terminal import LINE_CONTROLS
 from specedit.types import SpecEditError
 
 if TYPE_CHECKING:
@@ -51,11 +52,15 @@ def page(report: Report) -> str:
         cells = [edit.path, edit.commit, f"{measured.lines:,}", f"{measured.changed:.0%}"]
         rows.append([*cells, f"{stats.speedup:.2f}×", f"{pace:.1f}"])
     return _PAGE.format(
-        title=escape(report.about["repository"]),
-        findings="".join(f"<tr><th>{escape(what)}<td>{escape(said)}</tr>" for what, said in findings),
+        title=_shown(report.about["repository"]),
+        findings="".join(f"<tr><th>{_shown(what)}<td>{_shown(said)}</tr>" for what, said in findings),
         figures=_figure(report, way),
-        edits="".join(f"<tr>{''.join(f'<td>{escape(cell)}' for cell in row)}</tr>" for row in rows),
+        edits="".join(f"<tr>{''.join(f'<td>{_shown(cell)}' for cell in row)}</tr>" for row in rows),
     )
+
+
+def _shown(text: str) -> str:
+    return escape(text.translate(LINE_CONTROLS))
 
 
 def check_plots() -> None:
@@ -91,7 +96,9 @@ def _edits(axes: Axes, report: Report, way: str) -> None:
 
 def _ways(axes: Axes, report: Report, way: str) -> None:
     totals = report.totals()
-    axes.barh(list(totals)[::-1], [total.speedup for total in totals.values()][::-1])
+    places = range(len(totals))[::-1]
+    axes.barh(places, [total.speedup for total in totals.values()])
+    axes.set_yticks(places, list(totals), parse_math=False)
     axes.axvline(1, color="grey", linewidth=0.8)
     axes.set(title="Who guesses", xlabel="times as fast as plain decoding")
 

@@ -21,7 +21,9 @@ log = Console(stderr=True, highlight=False)
 
 _LIVE_LINES = 12
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}  # by first letter, as in git
-CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}
+# What would do something on a terminal, made visible: in one line, and in a text of several.
+LINE_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)]}
+CONTROLS = {code: shown for code, shown in LINE_CONTROLS.items() if chr(code) not in "\t\n\r"}
 
 
 def watch(stream: Stream[EditResult]) -> EditResult:

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from specedit import SpecEditor
+from specedit import SpecEditError, SpecEditor
 from specedit.integrations.llamacpp.convert import default_gguf
 from specedit.integrations.llamacpp.target import LlamaCppTarget
 from specedit.pretrained import explain, quiet
@@ -20,6 +20,8 @@ from specedit.proposers import DEFAULT, find
 _SAMPLE = (
     "def f(x2):\n\n    return [x2 * 1000,\t'it\\'s', \"ß日本\"]  # 3.14 it's\r\n        y_1 = 2\n        12\n"
 )
+# llama.cpp's names for what --dtype calls them.
+_FORMATS = {"auto": "BF16", "bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 
 
 def editor(
@@ -43,13 +45,43 @@ def editor(
         SpecEditError: the model or tokenizer cannot be had or loaded, or there is no such proposer or option.
     """
     find(proposers)  # a wrong name should not wait for the model
+    return SpecEditor(*_load(path, tokenizer, "BF16", progress, options), proposers)
+
+
+def named(
+    file: str, device: str | None, dtype: str | None, progress: Callable[[str], None] | None
+) -> tuple[LlamaCppTarget, PreTrainedTokenizerBase]:
+    """What `--model llamacpp:FILE` stands for, with the other options of a model at the shell.
+
+    Args:
+        file: the `.gguf` file; "" takes the default model, in this dtype, by default bfloat16.
+        device: "cpu" keeps everything there; None or "auto" takes what llama.cpp was built for.
+
+    Raises:
+        SpecEditError: the model or tokenizer cannot be had or loaded, or these options do not go together.
+    """
+    if file and dtype not in (None, "auto"):
+        raise SpecEditError(f"{file} has numbers of its own format: leave the dtype out.")
+    if device not in (None, "auto", "cpu"):
+        raise SpecEditError(f"llama.cpp does not take {device}: leave the device out, or say cpu.")
+    options = {"n_gpu_layers": 0, "op_offload": False, "offload_kqv": False} if device == "cpu" else {}
+    return _load(file or None, None, _FORMATS[dtype or "auto"], progress, options)
+
+
+def _load(
+    path: str | os.PathLike[str] | None,
+    tokenizer: str | None,
+    numbers: str,
+    progress: Callable[[str], None] | None,
+    options: dict[str, Any],
+) -> tuple[LlamaCppTarget, PreTrainedTokenizerBase]:
     if path is None:
-        path = default_gguf(progress=progress)
+        path = default_gguf(numbers, progress)
         tokenizer = tokenizer or str(path.parent)
     target = LlamaCppTarget(path, **options)
     loaded = _tokenizer(target, Path(path).expanduser(), tokenizer)
     _compare(target, loaded)
-    return SpecEditor(target, loaded, proposers)
+    return target, loaded
 
 
 def _tokenizer(target: LlamaCppTarget, file: Path, name: str | None) -> PreTrainedTokenizerBase:
@@ -73,5 +105,5 @@ def _compare(target: LlamaCppTarget, tokenizer: PreTrainedTokenizerBase) -> None
         warnings.warn(
             f"transformers splits text into other tokens than llama.cpp for {target.name}: answers may be "
             "worse, so give tokenizer=, the folder or hub id of the model that the file was made from.",
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -18,14 +18,15 @@ def unified(old: str, new: str, name: str) -> str:
     before, after = _quoted(f"a/{name.lstrip('/')}"), _quoted(f"b/{name.lstrip('/')}")
     # GNU patch takes a header's name to end at a space, unless a tab follows.
     tab = "\t" if " " in name else ""
-    lines = difflib.unified_diff(_lines(old), _lines(new))
+    lines = difflib.unified_diff(split_lines(old), split_lines(new))
     header = [f"diff --git {before} {after}\n", f"--- {before}{tab}\n", f"+++ {after}{tab}\n"]
     body = [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
     # difflib's own two header lines cannot quote a name.
     return "".join([*header, *body[2:]])
 
 
-def _lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
+    """The lines of a text as git sees them, with their ends."""
     # str.splitlines would also cut at "\r", "\f" and others, which are no line ends to git.
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
@@ -39,7 +40,7 @@ def _quoted(path: str) -> str:
 
 
 def share_of_new_lines(before: str, after: str) -> float:
-    """How many of `after`'s lines, 0 to 1, are not carried over from `before`."""
-    old, new = before.split("\n"), after.split("\n")
+    """How many of `after`'s lines, 0 to 1, are not carried over from `before`; 0 if it has none."""
+    old, new = split_lines(before), split_lines(after)
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-    return 1 - sum(block.size for block in blocks) / len(new)
+    return 1 - sum(block.size for block in blocks) / len(new) if new else 0.0

@@ -382,9 +382,28 @@ def test_a_tokenizer_of_another_model(path, tmp_path):
     sentence(caught)
 
 
+def test_a_format_for_a_file_that_has_one(path):
+    with pytest.raises(SpecEditError, match="leave the dtype out") as caught:
+        SpecEditor.from_pretrained(f"llamacpp:{path}", dtype="float32")
+    sentence(caught)
+
+
+def test_a_device_that_llama_cpp_does_not_know(path):
+    with pytest.raises(SpecEditError, match="leave the device out") as caught:
+        SpecEditor.from_pretrained(f"llamacpp:{path}", device="cuda:1")
+    sentence(caught)
+
+
 def test_a_proposer_that_there_is_not(path):
     with pytest.raises(SpecEditError, match="There is no proposer"):
         editor(path, proposers=["crystal_ball"])
+
+
+@pytest.mark.parametrize("device", [None, "auto", "cpu"])
+def test_the_name_of_a_model_can_say_that_llama_cpp_runs_it(path, device):
+    named = SpecEditor.from_pretrained(f"llamacpp:{path}", device=device, kept=0)
+    assert named.target.name.startswith(f"{path} cpu")
+    assert [proposer.name for proposer in named.proposers] == ["structural", "predicted", "ngram"]
 
 
 # The true default model

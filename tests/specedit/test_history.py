@@ -91,6 +91,23 @@ def test_a_renamed_file_that_changed_is_an_edit(repository):
     assert repository.edits() == [("new.txt", text, text + "more\n")]
 
 
+def test_a_new_file_that_is_like_a_changed_one_is_new(repository):
+    text = "".join(f"line {number}\n" for number in range(20))
+    repository.commit("Begin.", {"a.txt": text})
+    repository.commit("Copy.", {"a.txt": text + "more\n", "b.txt": text, "c.txt": text + "else\n"})
+    assert [path for path, _, _ in repository.edits(last=1)] == ["a.txt"]
+    assert past_edits(repository.folder, 1)[1] == {"new": 2}
+
+
+def test_a_message_in_its_own_encoding_is_decoded(repository):
+    repository.commit("Begin.", {"a.txt": "a\n"})
+    (repository.folder / "a.txt").write_text("b\n")
+    message = repository.folder / ".git" / "message"
+    message.write_bytes("Caf\xe9.".encode("latin-1"))
+    repository.git("-c", "i18n.commitEncoding=latin1", "commit", "-a", "-F", str(message))
+    assert past_edits(repository.folder, 1)[0][0].message == "Caf\xe9."
+
+
 def test_a_file_in_its_own_encoding_is_decoded(repository):
     head = "# -*- coding: latin-1 -*-\n"
     repository.commit("Begin.", {"a.py": f"{head}x = '\xe9'\n".encode("latin-1")})
@@ -106,8 +123,9 @@ def test_a_file_in_its_own_encoding_is_decoded(repository):
         (b"a" * 1_100_000, b"b", "larger than 1 MB"),
         (b"a\r\n", b"a\n", "unchanged but for their line endings"),
         (b"a\n", b"", "emptied"),
+        (b"version https://git-lfs.github.com/spec/v1\n", b"", "kept elsewhere (git LFS)"),
     ],
-    ids=["no utf-8", "binary", "huge", "line endings", "emptied"],
+    ids=["no utf-8", "binary", "huge", "line endings", "emptied", "git lfs"],
 )
 def test_what_is_left_out_is_counted(repository, before, after, reason):
     repository.commit("Begin.", {"a.txt": before})
@@ -158,9 +176,9 @@ def test_no_repository_is_said(tmp_path):
         past_edits(tmp_path, 50)
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(SpecEditError, match="--repo"):
-        past_edits(tmp_path / "nowhere", 50)
+def test_a_folder_that_is_not_there_is_said(repository):
+    with pytest.raises(SpecEditError, match=r"There is no folder .*nowhere: name"):
+        past_edits(repository.folder / "nowhere", 50)
 
 
 def test_a_repository_without_commits_is_said(repository):
@@ -176,3 +194,23 @@ def test_a_damaged_repository_is_said(repository):
         file.write_bytes(b"not what it was")
     with pytest.raises(SpecEditError, match="git fsck"):
         repository.edits()
+
+
+@pytest.mark.parametrize(("file", "content"), [("HEAD", b"rubbish"), ("config", b"[[[")])
+def test_files_of_git_that_are_damaged_are_said(repository, file, content):
+    repository.commit("Begin.", {"a.txt": "a\n"})
+    (repository.folder / ".git" / file).write_bytes(content)
+    with pytest.raises(SpecEditError, match="git fsck"):
+        repository.edits()
+
+
+def test_a_partial_clone_lacks_what_it_lacks(repository, tmp_path_factory):
+    for number in range(3):
+        repository.commit("More.", {"a.txt": f"{number}\n"})
+    repository.git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path_factory.mktemp("partial")
+    command = ["git", "clone", "--filter=blob:none", repository.folder.as_uri(), clone]
+    subprocess.run(command, check=True, capture_output=True)
+    edits, left_out = past_edits(clone, 50)
+    assert edits == []
+    assert left_out == {"not in this partial clone": 2, "new": 1}

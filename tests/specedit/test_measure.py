@@ -74,7 +74,7 @@ def test_json_has_every_edit_and_way(measure, history):
 def test_an_edit_that_only_adds_changes_its_share_of_lines(measure, history):
     newest = json.loads(measure("--json", "--last", 1).out)["edits"][0]
     assert newest["lines"] == 20
-    assert newest["changed"] == pytest.approx(4 / 21)  # the text after the last newline is the 21st
+    assert newest["changed"] == pytest.approx(4 / 20)
 
 
 def test_one_proposer_is_one_way(measure, history):
@@ -88,13 +88,16 @@ def test_the_page_has_plots_and_every_edit(measure, history, tmp_path):
     assert page.count("add.py") >= 4
 
 
-def test_what_came_from_the_repository_is_text_in_the_page(measure, git, tmp_path):
+def test_what_came_from_the_repository_is_text(measure, git, tmp_path):
     for text in ("a\n", "b\n"):
-        (tmp_path / "<b>.txt").write_text(text)
+        (tmp_path / "<b>\n\x1b.txt").write_text(text)
         git("add", "-A")
         git("commit", "-m", "Edit.")
-    measure("--html", "report.html")
-    assert "<b>" not in (tmp_path / "report.html").read_text("utf-8")
+    ran = measure("--html", "report.html")
+    assert "<b>\\x0a\\x1b.txt" in ran.out
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "&lt;b&gt;\\x0a\\x1b.txt" in page
+    assert "<b>" not in page
 
 
 def test_ctrl_c_keeps_what_was_measured(measure, history, monkeypatch):
@@ -113,14 +116,29 @@ def test_ctrl_c_keeps_what_was_measured(measure, history, monkeypatch):
     assert len(json.loads(ran.out)["edits"]) == 2
 
 
-def test_a_file_too_long_for_the_model_is_counted(measure, git, tmp_path):
+def test_a_file_too_long_for_the_model_is_counted(measure, history, git, tmp_path):
     for letter in "ab":
         (tmp_path / "long.txt").write_text(letter * 40_000)
         git("add", "-A")
         git("commit", "-m", "Edit.")
     report = json.loads(measure("--json").out)
-    assert report["edits"] == []
-    assert report["left_out"] == {"new": 1, "too long for the model's context": 1}
+    assert len(report["edits"]) == 4
+    assert report["left_out"] == {"new": 2, "too long for the model's context": 1}
+    alone = measure("--last", "1")
+    assert alone.code == 1
+    assert "None of 1 edits fits" in alone.err
+
+
+def test_a_draft_model_drafts(measure, history, edit_model):
+    report = json.loads(measure("--json", "--last", 1, "--proposers", f"ngram,draft_model:{edit_model}").out)
+    assert report["ways"][f"draft_model:{edit_model}"]["tokens_by_source"]["draft_model"] > 0
+
+
+def test_json_has_the_decision(measure, history):
+    report = json.loads(measure("--json").out)
+    decision, best = report["decision"], next(iter(report["ways"].values()))
+    assert decision["pays"] == (decision["ms_per_token"] < decision["plain_ms_per_token"])
+    assert decision["tokens_per_call"] == (best["completion_tokens"] - 4) / best["target_calls"]
 
 
 @pytest.mark.parametrize(
@@ -129,6 +147,7 @@ def test_a_file_too_long_for_the_model_is_counted(measure, git, tmp_path):
         (["--repo", "/"], 1, "is not in a git repository: name one with --repo"),
         (["--html", "nowhere/report.html"], 1, "There is no directory"),
         (["--proposers", "psychic"], 2, "There is no proposer"),
+        (["--proposers", ""], 2, "names none"),
         (["--last", "0"], 2, "--last"),
     ],
 )
