@@ -42,6 +42,8 @@ CLIENTS = (1, 2, 4, 8, 16)
 EDITS = 32  # of each round
 MOST = 200  # tokens of an answer
 LINES = range(15, 61)  # of the files
+KEPT = 256  # MiB of finished answers' caches in the soak, so that they are full soon
+SETTLING = 30  # seconds after it
 AGAIN = range(90, 301)  # lines of those that are edited twice
 
 
@@ -118,12 +120,18 @@ def twice() -> list[dict]:
     return found
 
 
-async def soak(url: str, edits: list[Edit], seconds: float, clients: int = 16) -> list[tuple[float, float]]:
-    """Clients that stream, wait, or leave midway, for so long. (Seconds, MiB of the server) over time."""
+async def soak(url: str, edits: list[Edit], seconds: float, clients: int = 16) -> dict:
+    """Clients that stream, wait, or leave midway, for so long: MiB of the server before, meanwhile (with the
+    seconds), and when all have gone."""
     [process] = [
         process for process in psutil.Process().children(recursive=True) if "serve" in process.cmdline()
     ]
     end, rng, memory = time.perf_counter() + seconds, random.Random(0), list[tuple[float, float]]()
+
+    def taken() -> float:
+        return process.memory_info().rss / 2**20
+
+    before = taken()
 
     async def client(http: httpx.AsyncClient) -> None:
         while time.perf_counter() < end:
@@ -139,14 +147,15 @@ async def soak(url: str, edits: list[Edit], seconds: float, clients: int = 16) -
     async def watch() -> None:
         begun = time.perf_counter()
         while time.perf_counter() < end:
-            memory.append((time.perf_counter() - begun, process.memory_info().rss / 2**20))
+            memory.append((time.perf_counter() - begun, taken()))
             await asyncio.sleep(5)
 
     async with httpx.AsyncClient(base_url=url) as http:
         await asyncio.gather(watch(), *(client(http) for _ in range(clients)))
+        await asyncio.sleep(SETTLING)
         health = (await http.get("/health")).json()
     click.echo(f"afterwards: {health}")
-    return memory
+    return {"before": before, "meanwhile": memory, "afterwards": taken()}
 
 
 def table(rounds: dict[str, dict]) -> str:
@@ -178,13 +187,15 @@ def report(result: dict) -> str:
             f"(median; worst {max(shares):.0%}; medians {np.median([a for a, _ in again]):.2f} s and "
             f"{np.median([b for _, b in again]):.2f} s)."
         )
-    if memory := result.get("soak"):
+    if soaked := result.get("soak"):
+        memory = soaked["meanwhile"]
         early = np.median([mib for at, mib in memory if 60 <= at < 180])
         late = np.median([mib for at, mib in memory if at > memory[-1][0] - 120])
         parts.append(
             f"Soak: 16 clients for {memory[-1][0] / 60:.0f} minutes, a third of them leaving after half a "
-            f"second and a third after two: the server took {early:.0f} MiB in the second and third minute, "
-            f"{late:.0f} MiB in the last two."
+            f"second and a third after two, `--kept {KEPT}`: the server took {soaked['before']:.0f} MiB "
+            f"before, {early:.0f} in the second and third minute, {late:.0f} in the last two (medians), and "
+            f"{soaked['afterwards']:.0f} when all had gone."
         )
     return "\n\n".join([*parts, result["about"]])
 
@@ -201,7 +212,7 @@ def main(soaking: float | None, limit: int | None, only: tuple[int, ...]) -> Non
     machine = f"{processor()}, {os.cpu_count()} cores; python {platform.python_version()}, {versions}"
     result["about"] = f"{machine}; {date.today()}."
     if soaking:
-        with server() as url:
+        with server("--kept", str(KEPT)) as url:
             result["soak"] = asyncio.run(soak(url, edits, soaking))
     else:
         for clients in tqdm(only or CLIENTS, "clients"):

@@ -97,15 +97,15 @@ def ask(peer: list[str], environments: dict, lines: list[dict], *arguments: str)
     return [json.loads(line) for line in printed]
 
 
-def drafters(listed: dict, limit: int | None) -> tuple[list[dict], dict[str, str]]:
+def drafters(listed: dict, limit: int) -> tuple[list[dict], dict[str, str]]:
     """For every case how many passes each drafter needs and what they cost, and who is absent."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
     pairs = load()
-    chosen = cases(pairs[:: max(1, len(pairs) // (limit or len(pairs)))], tokenizer)
+    chosen = cases(pairs[:: max(1, len(pairs) // limit)], tokenizer)
     renamed = renames(python_files(tokenizer))
-    renamed = cases(renamed[:: max(1, len(renamed) // (limit or len(renamed)))], tokenizer, ["fence"])
+    renamed = cases(renamed[:: max(1, len(renamed) // limit)], tokenizer, ["fence"])
     chosen += [(pair, "a name changed throughout", *case) for pair, _, *case in renamed]
     chosen = [case for case in chosen if len(case[3]) > 1]
     cost = FixedCost(CURVES[CURVE])
@@ -190,42 +190,46 @@ def engines_table(found: list[dict]) -> str:
 
 
 @click.command(help=__doc__)
-@click.option("--pairs", type=int, metavar="N", help="Only N of the pairs that drafters replay.")
+@click.option("--pairs", default=44, show_default=True, metavar="N", help="How many pairs drafters replay.")
 @click.option("--edits", default=20, show_default=True, help="How many edits engines write.")
 @click.option("--dtype", "dtypes", multiple=True, default=["float32", "bfloat16"], show_default=True)
 @click.option("--max-tokens", default=200, show_default=True, help="Cut every written answer here.")
-def main(pairs: int | None, edits: int, dtypes: tuple[str, ...], max_tokens: int) -> None:
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the results.")
+def main(pairs: int, edits: int, dtypes: tuple[str, ...], max_tokens: int, out: Path) -> None:
     listed = tomllib.loads((HERE / "peers.toml").read_text("utf-8"))
     replayed, gone = drafters(listed, pairs)
     result = {
         "date": f"{date.today()}",
         "drafters": replayed,
+        "max_tokens": max_tokens,
         "engines": {},
         "absent": listed["absent"] | gone,
     }
     for dtype in dtypes:
         result["engines"][dtype], gone, result["about"] = engines(listed, dtype, edits, max_tokens)
         result["absent"] |= gone
+        keep(out / "peers.json", result, report(result))
+    click.echo(report(result))
+
+
+def report(result: dict) -> str:
+    """Everything as Markdown."""
     written = [
-        f"{len(found)} edits written by the default model in {dtype}, up to {max_tokens} tokens each:\n\n"
-        + engines_table(found)
+        f"{len(found)} edits written by the default model in {dtype}, up to {result['max_tokens']} tokens "
+        f"each:\n\n{engines_table(found)}"
         for dtype, found in result["engines"].items()
     ]
     absent = "\n".join(f"- {name}: {why}" for name, why in result["absent"].items())
-    text = "\n\n".join(
-        [
-            "# specedit beside its peers",
-            f"Tokens a pass (and times as fast as plain decoding under the {CURVE} cost curve of "
-            f"`bench/count.py`), on the edits of `bench/corpus`:",
-            table(replayed, CURVES[CURVE][0]),
-            *written,
-            f"{machine(result)} `bench/peers/peers.toml` has the peers' versions and settings.",
-            f"Absent:\n\n{absent}" if absent else "None of the listed peers was absent.",
-        ]
-    )
-    if pairs is None:
-        keep(RESULTS / "peers.json", result, text + "\n")
-    click.echo(text)
+    parts = [
+        "# specedit beside its peers",
+        f"Tokens a pass (and times as fast as plain decoding under the {CURVE} cost curve of "
+        f"`bench/count.py`), on some pairs of `bench/corpus`:",
+        table(result["drafters"], CURVES[CURVE][0]),
+        *written,
+        f"{machine(result)} `bench/peers/peers.toml` has the peers' versions and settings.",
+        f"Absent:\n\n{absent}" if absent else "None of the listed peers was absent.",
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":

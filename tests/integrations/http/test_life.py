@@ -173,7 +173,10 @@ def test_sixteen_clients_get_their_own_answers(small, behind):
     for number, answer in enumerate(together):
         assert answer.result() in (alone[number], None)
     assert len({*alone}) == 16
-    until(lambda: small.runner.editor.rows == 0)
+    editor = small.runner.editor
+    until(lambda: editor.rows == 0)
+    editor.forget()
+    assert editor.kv_bytes == 0
 
 
 def test_stopping_lets_answers_finish(serve, gated, behind):
