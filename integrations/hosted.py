@@ -84,7 +84,7 @@ class HostedEditor:
         if host != "api.openai.com":  # what the environment says of OpenAI's own service is for nobody else
             self._client.organization = self._client.project = None
             self._client._custom_headers = {}
-        self._takes_predictions = True
+        self._refused = set[str]()  # fields that the provider does not take
 
     def generate(self, messages: Messages, **options: Any) -> Generation:
         """The whole answer to a chat. The options are those of `stream`."""
@@ -122,7 +122,6 @@ class HostedEditor:
             "model": self.model,
             "messages": [dict(message) for message in messages],
             "stream": True,
-            "stream_options": {"include_usage": True},
         }
         stats, cancelled = Statistics(), Event()
         trace = Trace([], stats.sources, stats.rejected, [], [])
@@ -232,22 +231,26 @@ class HostedEditor:
         return SpecEditError(f"{self.base} broke off its answer: try again.")
 
     def _asked(self, body: dict[str, Any], prediction: str) -> Any:
-        """The events of an answer. A provider that refuses the prediction is asked without it."""
-        create = self._client.chat.completions.create
-        if not prediction or not self._takes_predictions:
-            return create(**body)
-        try:
-            return create(**body, prediction={"type": "content", "content": prediction})
-        except self._openai.APIStatusError as error:
-            if error.status_code not in _REFUSALS or _PREDICTION not in error.response.text:
-                raise
-            warnings.warn(
-                f"{self.base} takes no prediction here ({self._said(error)}) and is asked without it.",
-                stacklevel=2,
-            )
-            # Some refuse it together with penalties alone.
-            self._takes_predictions = bool({"presence_penalty", "frequency_penalty"} & body.keys())
-            return create(**body)
+        """The events of an answer. A provider that refuses what it can do without is asked without it."""
+        extra: dict[str, Any] = {"stream_options": {"include_usage": True}}
+        if prediction:
+            extra[_PREDICTION] = {"type": "content", "content": prediction}
+        extra = {field: value for field, value in extra.items() if field not in self._refused}
+        while True:
+            try:
+                return self._client.chat.completions.create(**body, **extra)
+            except self._openai.APIStatusError as error:
+                field = next((field for field in extra if field in error.response.text), None)
+                if error.status_code not in _REFUSALS or field is None:
+                    raise
+                warnings.warn(
+                    f"{self.base} takes no {field} here ({self._said(error)}) and is asked without it.",
+                    stacklevel=2,
+                )
+                del extra[field]
+                # Some refuse a prediction together with penalties alone.
+                if not {"presence_penalty", "frequency_penalty"} & body.keys():
+                    self._refused.add(field)
 
     def _failure(self, error: Exception) -> SpecEditError:
         """What to do about it. Keys are never repeated, and what a provider says of one may repeat it."""

@@ -32,6 +32,7 @@ _BOMS = [
 ]
 _BOM = "\ufeff"
 _LOCK_SECONDS = 10.0
+_LARGEST = 64_000_000  # bytes of a file: 16 million tokens
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 
 # Instructions under which the answer's own final newlines, or its own tabs and spaces, count.
@@ -79,18 +80,24 @@ class SourceFile:
         else UTF-8.
 
         Raises:
-            SpecEditError: there is no such file, it is no regular file, it cannot be read, or `encoding` is
-                unknown.
+            SpecEditError: there is no such file, it is no regular file, it is larger than any model takes in,
+                it cannot be read, or `encoding` is unknown.
             Refused: the bytes are not text in that encoding, or would come back as other bytes.
         """
         name = os.fspath(path)
         try:
             real = Path(os.path.realpath(name, strict=True))
-            mode = real.stat().st_mode
+            found = real.stat()
+            mode = found.st_mode
             if stat.S_ISDIR(mode):
                 raise SpecEditError(f"{name} is a directory; name one file.")
             if not stat.S_ISREG(mode):
                 raise SpecEditError(f"{name} is not a regular file; name one that is.")
+            if found.st_size > _LARGEST:
+                raise SpecEditError(
+                    f"{name} has {found.st_size // 1_000_000} MB, more than any model takes in; name a smaller "
+                    "file."
+                )
             data = real.read_bytes()
         except FileNotFoundError as error:
             raise SpecEditError(f"There is no file {name}; check its name.") from error

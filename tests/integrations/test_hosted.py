@@ -116,6 +116,15 @@ def test_a_provider_that_refuses_predictions_is_asked_once_without(ask):
     assert ["prediction" in body for body in provider.asked] == [True, False, False]
 
 
+def test_a_provider_that_refuses_to_count_is_asked_once_to(ask):
+    provider = Provider(refuses=["stream_options"])
+    editor = ask(provider)
+    with pytest.warns(UserWarning, match="takes no stream_options here"):
+        assert editor.rewrite(OLD, "Rename it.", name="a.py").text == NEW
+    assert editor.rewrite(OLD, "Rename it.", name="a.py").text == NEW
+    assert ["stream_options" in body for body in provider.asked] == [True, False, False]
+
+
 def test_penalties_that_forbid_a_prediction_do_so_for_themselves_alone(ask):
     class Picky(Provider):
         async def complete(self, request: Request):

@@ -95,6 +95,13 @@ def test_a_pipe_does_not_hang(tmp_path):
         SourceFile.read(tmp_path / "pipe")
 
 
+def test_a_file_larger_than_any_context(tmp_path):
+    with (tmp_path / "big.txt").open("wb") as file:
+        file.truncate(65_000_000)  # takes no room on the disk
+    with pytest.raises(SpecEditError, match="65 MB, more than any model takes in; name a smaller file"):
+        SourceFile.read(tmp_path / "big.txt")
+
+
 def test_a_symlink_to_itself(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(SpecEditError, match="Cannot read"):
