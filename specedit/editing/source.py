@@ -95,8 +95,8 @@ class SourceFile:
                 raise SpecEditError(f"{name} is not a regular file; name one that is.")
             if found.st_size > _LARGEST:
                 raise SpecEditError(
-                    f"{name} has {found.st_size // 1_000_000} MB, more than any model takes in; name a smaller "
-                    "file."
+                    f"{name} has {found.st_size // 1_000_000} MB, more than any model takes in; name a "
+                    "smaller file."
                 )
             data = real.read_bytes()
         except FileNotFoundError as error:
