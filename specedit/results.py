@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from threading import Event
+from traceback import clear_frames
 from typing import Generic, TypeVar
 
 from specedit.decoding.statistics import Rejected, Statistics
@@ -174,6 +175,7 @@ class Stream(Generic[R]):
             raise StopIteration from None
         except Exception as error:
             self._failure = error
+            clear_frames(error.__traceback__)  # what was decoded last holds logits, which may take 100 MB
             raise
 
     def cancel(self) -> None:

@@ -1,9 +1,11 @@
 """SpecEditor, from prompt to result: first with a model that writes a given answer, then with a real one."""
 
+import gc
 import json
 import sys
 import time
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -125,6 +127,28 @@ def test_a_cancelled_answer_ends_at_its_next_step(replay):
     stream.cancel()
     with pytest.raises(Cancelled):
         next(stream)
+
+
+def test_a_cancelled_answer_lets_go_of_its_logits(replay, monkeypatch):
+    editor = replay(ANSWER)
+    extend, made = editor.target.extend, []
+
+    def watched(*arguments, **options):
+        logits = extend(*arguments, **options)
+        made.append(weakref.ref(logits))
+        return logits
+
+    monkeypatch.setattr(editor.target, "extend", watched)
+    stream = editor.stream(CHAT, speculate=False)
+    next(stream)
+    stream.cancel()
+    gc.disable()  # in a server it comes too late for what takes 100 MB
+    try:
+        with pytest.raises(Cancelled):
+            next(stream)
+        assert [logits() for logits in made] == [None] * len(made)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("begin", ["stream", "generate", "margin"])
