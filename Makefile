@@ -36,6 +36,7 @@ bench-rewrite: $(READY)
 
 bench-peers: $(READY)
 	$(BIN)/python bench/peers/run.py
+	$(BIN)/python bench/markdown.py
 
 # Builds llama-cpp-python, which takes ten minutes.
 bench-llamacpp: $(READY)

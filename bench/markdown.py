@@ -55,6 +55,7 @@ def insert(file: Path, name: str, text: str) -> None:
 
 def main() -> None:
     from bench import replay_report, rewrite_report, serve
+    from bench.peers import run as peers
 
     for name, report in (("rewrite", rewrite_report), ("replay", replay_report)):
         results = [json.loads(file.read_text("utf-8")) for file in sorted(RESULTS.glob(f"{name}-*.json"))]
@@ -63,6 +64,8 @@ def main() -> None:
             insert(README, f"bench:{name}", "\n\n".join(map(report.summary, results)))
     if serve.FILE.exists():
         insert(README, "bench:serve", serve.report(json.loads(serve.FILE.read_text("utf-8"))))
+    if peers.FILE.exists():
+        insert(README, "bench:peers", peers.summary(json.loads(peers.FILE.read_text("utf-8"))))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from specedit.proposers import DEFAULT, create
 from specedit.replay import count, fewest_passes
 
 HERE = Path(__file__).parent
+FILE = RESULTS / "peers.json"
 CURVE = "float32"
 OURS = ("plain", "specedit", "transformers", "lookup")
 
@@ -208,28 +209,33 @@ def main(pairs: int, edits: int, dtypes: tuple[str, ...], max_tokens: int, out: 
     for dtype in dtypes:
         result["engines"][dtype], gone, result["about"] = engines(listed, dtype, edits, max_tokens)
         result["absent"] |= gone
-        keep(out / "peers.json", result, report(result))
+        keep(out / FILE.name, result, report(result))
     click.echo(report(result))
 
 
 def report(result: dict) -> str:
     """Everything as Markdown."""
-    written = [
-        f"{len(found)} edits written by the default model in {dtype}, up to {result['max_tokens']} tokens "
-        f"each:\n\n{engines_table(found)}"
-        for dtype, found in result["engines"].items()
-    ]
     absent = "\n".join(f"- {name}: {why}" for name, why in result["absent"].items())
     parts = [
         "# specedit beside its peers",
         f"Tokens a pass (and times as fast as plain decoding under the {CURVE} cost curve of "
         f"`bench/count.py`), on some pairs of `bench/corpus`:",
         table(result["drafters"], CURVES[CURVE][0]),
-        *written,
-        f"{machine(result)} `bench/peers/peers.toml` has the peers' versions and settings.",
-        f"Absent:\n\n{absent}" if absent else "None of the listed peers was absent.",
+        summary(result),
+        f"Absent:\n\n{absent}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def summary(result: dict) -> str:
+    """The engines' tables and the machine."""
+    written = [
+        f"{len(found)} edits written by the default model in {dtype}, up to {result['max_tokens']} tokens "
+        f"each:\n\n{engines_table(found)}"
+        for dtype, found in result["engines"].items()
+    ]
+    about = f"{machine(result)} `bench/peers/peers.toml` has the peers' versions and settings."
+    return "\n\n".join([*written, about])
 
 
 if __name__ == "__main__":

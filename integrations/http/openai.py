@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -62,19 +62,21 @@ _LEGACY_TOKENS = 16  # what OpenAI's completions give when nobody says how many
 class ChatReply:
     """One choice of a chat, as changes ("deltas") that add up to its message."""
 
+    kind = "chat.completion"
+
     def __init__(self, runner: Runner, body: ChatRequest) -> None:
         names = {tool.function.name for tool in body.tools or []} if body.tool_choice != "none" else set()
         self._calls = ToolCalls(names) if names else None
         self._called = 0
         self._write = partial(_likely, runner.editor.tokenizer)
-        self._logprobs = bool(body.logprobs)
+        self.logprobs = bool(body.logprobs)
 
     def begin(self) -> dict[str, Any]:
         return {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
 
     def take(self, step: Step) -> Iterator[dict[str, Any]]:
         deltas = self._deltas(self._calls.push(step.text) if self._calls else iter([step.text]))
-        logprobs = self._logprobs_of(step) if self._logprobs else None
+        logprobs = self._logprobs_of(step) if self.logprobs else None
         if logprobs and not deltas:
             deltas = [{}]  # part of a call's text: its tokens are not lost
         for delta in deltas:
@@ -112,40 +114,42 @@ class ChatReply:
         ]
         return {"content": content, "refusal": None} if content else None
 
-
-def chat_choice(index: int, changes: list[dict[str, Any]]) -> ChatChoice:
-    """What the changes of a chat's choice add up to."""
-    deltas = [change["delta"] for change in changes]
-    calls = [call for delta in deltas for call in delta.get("tool_calls", [])]
-    content = "".join(delta.get("content", "") for delta in deltas)
-    message: MessageOut = {"role": "assistant", "content": content, "refusal": None}
-    if calls:
-        message["tool_calls"] = [
-            {"id": call["id"], "type": "function", "function": call["function"]} for call in calls
-        ]
-        message["content"] = content if content.strip() else None
-    seen = [change["logprobs"]["content"] for change in changes if change["logprobs"]]
-    return {
-        "index": index,
-        "message": message,
-        "logprobs": {"content": [*chain.from_iterable(seen)], "refusal": None} if seen else None,
-        "finish_reason": changes[-1]["finish_reason"],
-    }
+    @staticmethod
+    def whole(index: int, changes: list[dict[str, Any]]) -> ChatChoice:
+        """What the changes of a chat's choice add up to."""
+        deltas = [change["delta"] for change in changes]
+        calls = [call for delta in deltas for call in delta.get("tool_calls", [])]
+        content = "".join(delta.get("content", "") for delta in deltas)
+        message: MessageOut = {"role": "assistant", "content": content, "refusal": None}
+        if calls:
+            message["tool_calls"] = [
+                {"id": call["id"], "type": "function", "function": call["function"]} for call in calls
+            ]
+            message["content"] = content if content.strip() else None
+        seen = [change["logprobs"]["content"] for change in changes if change["logprobs"]]
+        return {
+            "index": index,
+            "message": message,
+            "logprobs": {"content": [*chain.from_iterable(seen)], "refusal": None} if seen else None,
+            "finish_reason": changes[-1]["finish_reason"],
+        }
 
 
 class TextReply:
     """One choice of a completion, as changes that add up to it."""
 
+    kind = "text_completion"
+
     def __init__(self, runner: Runner, body: CompletionRequest) -> None:
         self._tokenizer = runner.editor.tokenizer
-        self._logprobs = body.logprobs is not None
+        self.logprobs = body.logprobs is not None
         self._offset = 0
 
     def begin(self) -> dict[str, Any] | None:
         return None
 
     def take(self, step: Step) -> Iterator[dict[str, Any]]:
-        logprobs = self._logprobs_of(step.tokens) if self._logprobs else None
+        logprobs = self._logprobs_of(step.tokens) if self.logprobs else None
         yield {"text": step.text, "logprobs": logprobs, "finish_reason": None}
 
     def end(self, generation: Generation) -> Iterator[dict[str, Any]]:
@@ -164,24 +168,24 @@ class TextReply:
             self._offset += len(token.text)
         return said
 
-
-def text_choice(index: int, changes: list[dict[str, Any]]) -> TextChoice:
-    """What the changes of a completion's choice add up to."""
-    seen = [change["logprobs"] for change in changes if change["logprobs"]]
-    joined: LegacyLogprobs | None = None
-    if seen:
-        joined = {
-            "tokens": [*chain.from_iterable(part["tokens"] for part in seen)],
-            "token_logprobs": [*chain.from_iterable(part["token_logprobs"] for part in seen)],
-            "top_logprobs": [*chain.from_iterable(part["top_logprobs"] for part in seen)],
-            "text_offset": [*chain.from_iterable(part["text_offset"] for part in seen)],
+    @staticmethod
+    def whole(index: int, changes: list[dict[str, Any]]) -> TextChoice:
+        """What the changes of a completion's choice add up to."""
+        seen = [change["logprobs"] for change in changes if change["logprobs"]]
+        joined: LegacyLogprobs | None = None
+        if seen:
+            joined = {
+                "tokens": [*chain.from_iterable(part["tokens"] for part in seen)],
+                "token_logprobs": [*chain.from_iterable(part["token_logprobs"] for part in seen)],
+                "top_logprobs": [*chain.from_iterable(part["top_logprobs"] for part in seen)],
+                "text_offset": [*chain.from_iterable(part["text_offset"] for part in seen)],
+            }
+        return {
+            "index": index,
+            "text": "".join(change["text"] for change in changes),
+            "logprobs": joined,
+            "finish_reason": changes[-1]["finish_reason"],
         }
-    return {
-        "index": index,
-        "text": "".join(change["text"] for change in changes),
-        "logprobs": joined,
-        "finish_reason": changes[-1]["finish_reason"],
-    }
 
 
 # The endpoints.
@@ -207,9 +211,7 @@ async def chat(body: ChatRequest, request: Request, runner: Service) -> Response
         for sampling in body.sampling(body.extras, vocabulary_of(runner), body.n or 1)
     ]
     replies = [ChatReply(runner, body) for _ in begins]
-    return await _deliver(
-        body, request, runner, begins, replies, "chat.completion", chat_choice, traced=bool(body.logprobs)
-    )
+    return await _deliver(body, request, runner, begins, replies)
 
 
 @router.post("/v1/completions", response_model=Completion, responses=STREAMED)
@@ -236,16 +238,7 @@ async def complete(body: CompletionRequest, request: Request, runner: Service) -
         partial(begin, prompt, sampling) for prompt in body.prompts for sampling in samplings
     ]
     replies = [TextReply(runner, body) for _ in begins]
-    return await _deliver(
-        body,
-        request,
-        runner,
-        begins,
-        replies,
-        "text_completion",
-        text_choice,
-        traced=body.logprobs is not None,
-    )
+    return await _deliver(body, request, runner, begins, replies)
 
 
 @router.get("/v1/models")
@@ -282,11 +275,9 @@ async def _deliver(
     request: Request,
     runner: Runner,
     begins: list[Begin],
-    replies: list[Any],
-    kind: str,
-    choice: Callable[[int, list[dict[str, Any]]], Any],
-    traced: bool,
+    replies: Sequence[ChatReply] | Sequence[TextReply],
 ) -> Response:
+    kind = replies[0].kind
     prefix = "chatcmpl" if kind.startswith("chat") else "cmpl"
     about = {
         "id": f"{prefix}-{secrets.token_hex(12)}",
@@ -294,7 +285,7 @@ async def _deliver(
         "model": runner.name,
         "system_fingerprint": f"specedit-{__version__}",
     }
-    answers = runner.start(begins, traced=traced)
+    answers = runner.start(begins, traced=replies[0].logprobs)
 
     stats: dict[int, Statistics] = {}
 
@@ -313,7 +304,7 @@ async def _deliver(
         gathered: list[list[dict]] = [[] for _ in begins]
         async for index, change in changes():
             gathered[index].append(change)
-        choices = [choice(index, parts) for index, parts in enumerate(gathered)]
+        choices = [reply.whole(index, gathered[index]) for index, reply in enumerate(replies)]
         return {**about, "object": kind, "choices": choices, "usage": _usage(request, stats, body.n or 1)}
 
     async def chunks() -> AsyncIterator[ServerSentEvent]:
