@@ -24,7 +24,7 @@ from bench.edits import Edit, load_edits
 from bench.markdown import RESULTS, keep
 from bench.rewrite_report import report
 from bench.ways import Ways
-from specedit import Sampling, SpecEditError, SpecEditor
+from specedit import Sampling, SpecEditError, SpecEditor, models
 from specedit.decoding.encode import encode_text, make_request
 from specedit.decoding.planner import agreeing
 from specedit.decoding.sampling import Sampler
@@ -44,7 +44,7 @@ class Bench:
         self._most = most
         self.editor = SpecEditor.from_pretrained(dtype=dtype, progress=click.echo)
         self.target, self.tokenizer = self.editor.target, self.editor.tokenizer
-        self.ways = Ways(self.editor)
+        self.ways = Ways(self.editor, models.load(dtype=dtype).model)
 
     def prompt(self, edit: Edit) -> tuple[list[int], int]:
         """The prompt's token ids, and how many tokens the answer may have."""

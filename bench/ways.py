@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -20,7 +21,6 @@ from specedit.decoding.loop import decode
 from specedit.decoding.planner import Planner
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
-from specedit.paths import cache_folder
 from specedit.proposers import DEFAULT, Proposer, Request, create
 from specedit.replay import Forced
 from specedit.types import Draft
@@ -107,10 +107,18 @@ class Ways:
 
     `specedit` and `nothing` keep what they learn from answer to answer, as in one user's process, until
     `forget`; other ways meet every answer anew.
+
+    Args:
+        editor: its target decodes, in the ways that are ours.
+        stock: the same model as transformers loads it, for its ways; by default the target's.
+        assistant: another one, which drafts for it.
     """
 
-    def __init__(self, editor: SpecEditor, assistant=None) -> None:
+    def __init__(self, editor: SpecEditor, stock=None, assistant=None) -> None:
         self.target, self.tokenizer = editor.target, editor.tokenizer
+        self._stock = stock or getattr(self.target, "model", None)
+        # Measured anew: what is kept for the user was perhaps learnt beside other work.
+        self._cost = CostCurve.measure(self.target)
         self._theirs = THEIRS | ({"assisted": {"assistant_model": assistant}} if assistant else {})
         self.forget()
 
@@ -169,12 +177,12 @@ class Ways:
             nonlocal passes
             passes += 1
 
-        hook = self.target.model.register_forward_pre_hook(count)
+        hook = self._stock.register_forward_pre_hook(count)
         try:
             arrivals = _Arrivals()
             begin = perf_counter()
-            ids = torch.tensor([request.prompt], device=self.target.model.device)
-            answer = self.target.model.generate(
+            ids = torch.tensor([request.prompt], device=self._stock.device)
+            answer = self._stock.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=limit,
@@ -197,8 +205,7 @@ class Ways:
             "wrong": [Wrong(self.tokenizer.bos_token_id)],
             "specedit": create(DEFAULT),
         }
-        cost = CostCurve.cached(self.target, cache_folder() / "costs")
-        return Planner(made.get(way) or create(way.split(",")), cost)
+        return Planner(made.get(way) or create(way.split(",")), copy.deepcopy(self._cost))
 
     def about(self) -> dict:
         """The model and the machine."""

@@ -14,6 +14,7 @@ from specedit.decoding.encode import decode_text
 from specedit.proposers import Proposer, Request
 from specedit.targets import Target
 from specedit.targets.hf import HFTarget
+from specedit.targets.linear import pack
 from specedit.types import Draft, SpecEditError
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class DraftModelProposer(_Drafting):
             )
             return
         loaded = models.load(self._model, device=device, dtype=dtype)
+        pack(loaded.model)
         self._use(loaded.model, loaded.name)
         if loaded.tokenizer.get_vocab() != tokenizer.get_vocab():
             self._tokenizer = loaded.tokenizer

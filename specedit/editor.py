@@ -32,6 +32,7 @@ from specedit.results import EditResult, Generation, Stream, Trace, judged
 from specedit.targets import Target
 from specedit.targets.batch import Batch, SharedCost, check_wanted
 from specedit.targets.hf import HFTarget
+from specedit.targets.linear import pack
 from specedit.types import Sampling, SpecEditError
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class SpecEditor:
             file = model.removeprefix(LLAMACPP)
             return cls(*named(file, device, dtype, progress), proposers, **options)
         loaded = models.load(model, device=device, dtype=dtype, progress=progress)
+        pack(loaded.model)
         return cls(HFTarget(loaded.model, loaded.name), loaded.tokenizer, proposers, **options)
 
     @staticmethod

@@ -40,7 +40,11 @@ from specedit.replay import count, fewest_passes
 HERE = Path(__file__).parent
 FILE = RESULTS / "peers.json"
 CURVE = "float32"
-OURS = ("plain", "specedit", "transformers", "lookup")
+# What runs in this process: the ways of `bench/ways.py`.
+HERE_TOO = {
+    "specedit": {"plain": "plain", "**specedit**": "specedit"},
+    "transformers": {"plain": "transformers", "look-up, 10 tokens": "lookup"},
+}
 
 
 class Absent(Exception):
@@ -142,11 +146,12 @@ def engines(listed: dict, dtype: str, limit: int, most: int) -> tuple[list[dict]
     asked = [(edit, *bench.prompt(edit)) for edit in edits]
     found: list[dict] = []
     for edit, prompt, budget in tqdm(asked, f"specedit and transformers, {dtype}"):
-        ways = {}
-        for way in OURS:
-            tokens, run = bench.run(way, edit, prompt, budget, Sampling())
-            ways[way] = {"tokens": tokens, "seconds": run["seconds"]}
-        found.append({"name": edit.name, "engines": {"specedit": ways}})
+        entry: dict = {}
+        for engine, ways in HERE_TOO.items():
+            for name, way in ways.items():
+                tokens, run = bench.run(way, edit, prompt, budget, Sampling())
+                entry.setdefault(engine, {})[name] = {"tokens": tokens, "seconds": run["seconds"]}
+        found.append({"name": edit.name, "engines": entry})
     absent = {}
     folder = str(default_model.ensure(click.echo))
     lines = [{"prompt": prompt, "max_tokens": budget} for _, prompt, budget in asked]
@@ -195,17 +200,16 @@ def engines_table(found: list[dict]) -> str:
 @click.option("--edits", default=20, show_default=True, help="How many edits engines write.")
 @click.option("--dtype", "dtypes", multiple=True, default=["float32", "bfloat16"], show_default=True)
 @click.option("--max-tokens", default=200, show_default=True, help="Cut every written answer here.")
+@click.option("--engines", "only", is_flag=True, help="Only these: what drafters were counted to need stays.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the results.")
-def main(pairs: int, edits: int, dtypes: tuple[str, ...], max_tokens: int, out: Path) -> None:
+def main(pairs: int, edits: int, dtypes: tuple[str, ...], max_tokens: int, only: bool, out: Path) -> None:
     listed = tomllib.loads((HERE / "peers.toml").read_text("utf-8"))
-    replayed, gone = drafters(listed, pairs)
-    result = {
-        "date": f"{date.today()}",
-        "drafters": replayed,
-        "max_tokens": max_tokens,
-        "engines": {},
-        "absent": listed["absent"] | gone,
-    }
+    if only:
+        result = json.loads((out / FILE.name).read_text("utf-8"))
+    else:
+        replayed, gone = drafters(listed, pairs)
+        result = {"drafters": replayed, "absent": listed["absent"] | gone, "engines": {}}
+    result |= {"date": f"{date.today()}", "max_tokens": max_tokens}
     for dtype in dtypes:
         result["engines"][dtype], gone, result["about"] = engines(listed, dtype, edits, max_tokens)
         result["absent"] |= gone

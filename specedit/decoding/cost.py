@@ -31,8 +31,11 @@ class CostCurve:
     """
 
     def __init__(self, seconds: Sequence[float]) -> None:
-        # More tokens never cost less. Noise only ever adds time, so the lower of two that disagree is right.
-        self._measured = np.minimum.accumulate(np.array(seconds, dtype=float)[::-1])[::-1].copy()
+        # More tokens never cost less, and twice as many no more than two passes. Noise only ever adds time,
+        # so the lower of two that disagree is right.
+        costs = np.minimum.accumulate(np.array(seconds, dtype=float)[::-1])[::-1].copy()
+        _cap(costs, 0)
+        self._measured = costs
         self._kept = np.full(len(_SIZES), np.inf)  # what is on disk
         self._path: Path | None = None
         self._about = ""
@@ -46,18 +49,22 @@ class CostCurve:
     def learn(self, tokens: int, seconds: float) -> None:
         """Correct the curve by one step that scored `tokens` tokens in `seconds`.
 
-        The sizes next to it take the most of it. The others take a little: a longer context or a busier
-        machine makes them all dearer.
+        All sizes take most of it, since a longer context or a busier machine makes them all dearer, and the
+        sizes next to it a little more.
         """
         ratio = seconds / self._curve[min(tokens, len(self._curve)) - 1]
         nearness = np.clip(1 - np.abs(np.log2(_SIZES) - np.log2(tokens)), 0, 1)
         # A single slow step is more often noise than news.
         costs = self._measured
-        costs *= np.clip(ratio, 0.5, 2) ** (0.05 + 0.15 * nearness)
-        # What is older and says that fewer tokens cost more, or more tokens less, is wrong by now.
+        costs *= np.clip(ratio, 0.5, 2) ** (0.15 + 0.05 * nearness)
+        # What is older and says that fewer tokens cost more, more tokens less, or twice as many more than
+        # twice as much, is wrong by now.
         at = int(nearness.argmax())
         costs[at:] = np.maximum.accumulate(costs[at:])
         costs[: at + 1] = np.minimum.accumulate(costs[at::-1])[::-1]
+        _cap(costs, at)
+        for smaller in range(at)[::-1]:
+            costs[smaller] = max(costs[smaller], costs[smaller + 1] / 2)
         self._interpolate()
 
     def fixed(self) -> FixedCost:
@@ -121,6 +128,12 @@ class CostCurve:
             unfinished.write_text(json.dumps({"about": self._about, "seconds": self._measured.tolist()}))
             unfinished.replace(self._path)
             self._kept = self._measured.copy()
+
+
+def _cap(costs: np.ndarray, start: int) -> None:
+    """Twice as many tokens cost no more than two passes, from the size with this number on."""
+    for larger in range(start + 1, len(costs)):
+        costs[larger] = min(costs[larger], 2 * costs[larger - 1])
 
 
 class FixedCost(CostCurve):

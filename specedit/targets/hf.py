@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from specedit.targets.linear import is_packed
 from specedit.targets.packed import Context, Part, agrees, score
 from specedit.types import SpecEditError
 
@@ -44,7 +45,7 @@ class HFTarget:
         self.processor = (
             torch.cuda.get_device_name(model.device)
             if model.device.type == "cuda"
-            else torch.backends.cpu.get_cpu_capability()
+            else torch.backends.cpu.get_cpu_capability() + ", packed" * is_packed(model)
         )
         self.max_length: int | None = getattr(
             model.config.get_text_config(decoder=True), "max_position_embeddings", None
