@@ -275,7 +275,7 @@ async def _deliver(
     request: Request,
     runner: Runner,
     begins: list[Begin],
-    replies: Sequence[ChatReply] | Sequence[TextReply],
+    replies: Sequence[Any],  # `ChatReply`s or `TextReply`s
 ) -> Response:
     kind = replies[0].kind
     prefix = "chatcmpl" if kind.startswith("chat") else "cmpl"

@@ -68,8 +68,8 @@ def pack(model: PreTrainedModel) -> None:
     except Exception:  # a model that was not made for it may fail in any way
         right = False
     if not right:
-        for parent, name, layer in _layers(model, PackedLinear):
-            setattr(parent, name, layer.unpacked())
+        for parent, name, ours in _layers(model, PackedLinear):
+            setattr(parent, name, ours.unpacked())
 
 
 def _packed(layer: nn.Linear) -> PackedLinear | None:
