@@ -16,7 +16,7 @@ _FAR = 0.05  # of the size of the logits, by which no rounding moves them
 
 class PackedLinear(nn.Module):
     """A linear layer without gradients. torch's own lays its weight out anew in every pass, which takes as
-    long as multiplying some tokens by it: 8 tokens of a 135M model in float32 took half the time like this.
+    long as multiplying some tokens by it.
 
     Args:
         layer: its weight is laid out for passes of some tens of tokens.
