@@ -8,7 +8,6 @@ The results are written after every round.
 
 from __future__ import annotations
 
-import copy
 import shlex
 import subprocess
 import sys
@@ -29,13 +28,11 @@ from bench.corpus import FORMS, Pair, load
 from bench.count import cases
 from bench.markdown import RESULTS, keep
 from bench.replay_report import draw, report
-from bench.ways import Ways
-from specedit import SpecEditError, SpecEditor, models
+from bench.ways import Ways, editor_with
+from specedit import SpecEditError, models
 from specedit.editing.diff import share_of_new_lines
 from specedit.proposers import DEFAULT, Request
 from specedit.replay import Forced, fewest_passes
-from specedit.targets.hf import HFTarget
-from specedit.targets.linear import pack
 
 SHORTEST = 100  # tokens of an answer
 WARM_UP = 24
@@ -86,22 +83,18 @@ def chosen(tokenizer, per: int, longest: int) -> list[tuple[Pair, str, Request, 
 
 def ways_of(model: str | None, device: str | None, dtype: str | None, shape: str | None) -> Ways:
     """A model: with random weights if a shape is named, and then the default model drafts for it, too."""
-    editor = SpecEditor.from_pretrained(model, device=device, dtype=dtype, progress=click.echo)
-    stock = models.load(model, device=device, dtype=dtype).model
+    loaded = models.load(model, device=device, dtype=dtype, progress=click.echo)
     if not shape:
-        return Ways(editor, stock)
+        return Ways(editor_with(loaded.model, loaded.name, loaded.tokenizer), loaded.model)
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    drafter = stock
+    drafter = loaded.model
     config = LlamaConfig(**SHAPES[shape], vocab_size=drafter.config.vocab_size, max_position_embeddings=8192)
     torch.manual_seed(0)
     with torch.device(drafter.device):
         random = LlamaForCausalLM(config).to(drafter.dtype).eval()
     random.generation_config.eos_token_id = drafter.generation_config.eos_token_id
-    ours = copy.deepcopy(random)
-    pack(ours)
-    target = HFTarget(ours, f"llama-{shape}-random")
-    return Ways(SpecEditor(target, editor.tokenizer), random, drafter)
+    return Ways(editor_with(random, f"llama-{shape}-random", loaded.tokenizer), random, drafter)
 
 
 @click.command(help=__doc__)

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.edits import Edit, load_edits
 from bench.markdown import RESULTS, keep
 from bench.rewrite_report import report
-from bench.ways import Ways
-from specedit import Sampling, SpecEditError, SpecEditor, models
+from bench.ways import Ways, editor_with
+from specedit import Sampling, SpecEditError, models
 from specedit.decoding.encode import encode_text, make_request
 from specedit.decoding.planner import agreeing
 from specedit.decoding.sampling import Sampler
@@ -42,9 +42,10 @@ class Bench:
 
     def __init__(self, dtype: str | None, most: int | None) -> None:
         self._most = most
-        self.editor = SpecEditor.from_pretrained(dtype=dtype, progress=click.echo)
+        loaded = models.load(dtype=dtype, progress=click.echo)
+        self.editor = editor_with(loaded.model, loaded.name, loaded.tokenizer)
         self.target, self.tokenizer = self.editor.target, self.editor.tokenizer
-        self.ways = Ways(self.editor, models.load(dtype=dtype).model)
+        self.ways = Ways(self.editor, loaded.model)
 
     def prompt(self, edit: Edit) -> tuple[list[int], int]:
         """The prompt's token ids, and how many tokens the answer may have."""

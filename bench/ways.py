@@ -23,6 +23,8 @@ from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.proposers import DEFAULT, Proposer, Request, create
 from specedit.replay import Forced
+from specedit.targets.hf import HFTarget
+from specedit.targets.linear import pack
 from specedit.types import Draft
 
 # What each way is called in tables. The names of proposers joined by commas are ways, too.
@@ -100,6 +102,13 @@ class _Arrivals:
 
     def end(self) -> None:
         pass
+
+
+def editor_with(model, name: str, tokenizer) -> SpecEditor:
+    """An editor as users get it: on a CPU with a packed copy, so that the model stays transformers'."""
+    ours = copy.deepcopy(model) if model.device.type == "cpu" else model
+    pack(ours)
+    return SpecEditor(HFTarget(ours, name), tokenizer)
 
 
 class Ways:

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
-from specedit.decoding.encode import Messages
+from specedit.decoding.encode import Messages, check_texts
 from specedit.decoding.statistics import Statistics
 from specedit.editing.answer import blocks, fences
 from specedit.editing.languages import grammar_of, language_of
@@ -112,12 +112,7 @@ class HostedEditor:
         Raises:
             SpecEditError: while iterating: no answer comes, or the provider refuses.
         """
-        try:
-            "".join(str(message["content"]) for message in messages).encode()
-        except UnicodeEncodeError as error:
-            raise SpecEditError(
-                "The prompt holds bytes that are no text: write the instruction in UTF-8."
-            ) from error
+        check_texts(str(message["content"]) for message in messages)
         body = _body(sampling, stop, max_new_tokens) | {
             "model": self.model,
             "messages": [dict(message) for message in messages],

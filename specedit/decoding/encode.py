@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -64,12 +64,7 @@ def encode_chat(
     chat = [dict(message) for message in messages]
     if not all(isinstance(message.get(key), str) for message in chat for key in ("role", "content")):
         raise SpecEditError("A message needs a role and a content, both text.")
-    try:
-        "".join(message["content"] for message in chat).encode()
-    except UnicodeEncodeError as error:
-        raise SpecEditError(
-            "The prompt holds bytes that are no text: write the instruction in UTF-8."
-        ) from error
+    check_texts(message["content"] for message in chat)
     if tools and "tools" not in str(tokenizer.chat_template):
         raise SpecEditError("The model's chat template knows no tools: choose another model, or ask without.")
     if not tokenizer.chat_template:
@@ -97,6 +92,16 @@ def encode_chat(
         before, _, text = text.partition(mark)
         ids += _ids(tokenizer, before, add_special_tokens=False) + encode_text(tokenizer, content)
     return ids + _ids(tokenizer, text, add_special_tokens=False)
+
+
+def check_texts(texts: Iterable[str]) -> None:
+    """Raises SpecEditError if these texts of a prompt hold lone surrogates (bytes that did not decode)."""
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        raise SpecEditError(
+            "The prompt holds bytes that are no text: write the instruction in UTF-8."
+        ) from error
 
 
 def _rendered(

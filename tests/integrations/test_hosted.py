@@ -107,22 +107,14 @@ def test_what_became_of_the_prediction_is_counted(provider, ask):
     assert "5 tokens of the prediction were rejected" in editor.rejected(stats)
 
 
-def test_a_provider_that_refuses_predictions_is_asked_once_without(ask):
-    provider = Provider(refuses=["prediction"], status=422)
+@pytest.mark.parametrize(("field", "options"), [("prediction", {"status": 422}), ("stream_options", {})])
+def test_a_provider_that_refuses_what_is_not_needed_is_asked_once_with_it(ask, field, options):
+    provider = Provider(refuses=[field], **options)
     editor = ask(provider)
-    with pytest.warns(UserWarning, match="takes no prediction here"):
+    with pytest.warns(UserWarning, match=f"takes no {field} here"):
         assert editor.rewrite(OLD, "Rename it.", name="a.py").text == NEW
     assert editor.rewrite(OLD, "Rename it.", name="a.py").text == NEW
-    assert ["prediction" in body for body in provider.asked] == [True, False, False]
-
-
-def test_a_provider_that_refuses_to_count_is_asked_once_to(ask):
-    provider = Provider(refuses=["stream_options"])
-    editor = ask(provider)
-    with pytest.warns(UserWarning, match="takes no stream_options here"):
-        assert editor.rewrite(OLD, "Rename it.", name="a.py").text == NEW
-    assert editor.rewrite(OLD, "Rename it.", name="a.py").text == NEW
-    assert ["stream_options" in body for body in provider.asked] == [True, False, False]
+    assert [field in body for body in provider.asked] == [True, False, False]
 
 
 def test_penalties_that_forbid_a_prediction_do_so_for_themselves_alone(ask):
