@@ -129,7 +129,8 @@ async def soak(url: str, edits: list[Edit], seconds: float, clients: int = 16) -
     end, rng, memory = time.perf_counter() + seconds, random.Random(0), list[tuple[float, float]]()
 
     def taken() -> float:
-        return process.memory_info().rss / 2**20
+        memory = process.memory_info()
+        return (memory.rss - memory.shared) / 2**20  # pages of the model's file come and go as the system likes
 
     before = taken()
 

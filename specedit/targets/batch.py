@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from threading import Condition
@@ -30,7 +31,7 @@ class Batch:
     """Joins the passes of requests that run at once (continuous batching: Yu et al. 2022, Orca).
 
     Each request decodes in a thread of its own, with a row as its target. When all rows that are at work wait
-    for a pass, the last of them makes it for all. Rows come and go between passes.
+    for a pass, the last of them has it made for all. Rows come and go between passes.
 
     Args:
         target: the model; one that can roll back.
@@ -53,7 +54,9 @@ class Batch:
         self._rows = list[Row]()
         self._expected = list[Row]()  # those that a pass waits for
         self._waiting: list[_Wanted] = []
-        self._busy = False
+        self._passing = list[_Wanted]()
+        # All passes are made in one thread: the libraries below keep memory and threads for each that they meet.
+        self._thread = ThreadPoolExecutor(1, "passes")
         self._changed = Condition()
 
     @property
@@ -115,51 +118,47 @@ class Batch:
             self._waiting.append(wanted)
             try:
                 while not wanted.done:
-                    if self._busy:
+                    if self._passing:
                         self._changed.wait()
                     elif len(self._waiting) >= len(self._expected):
-                        self._lead()
+                        self._begin()
                     elif not self._changed.wait(_PATIENCE):
                         # Who drafts for so long, or is not read by its caller, is expected when it is back.
                         self._expected = [waiting.row for waiting in self._waiting]
-            finally:
-                if wanted in self._waiting:  # Ctrl-C: nobody is there to take it
+            finally:  # Ctrl-C: nobody is there to take it
+                if wanted in self._waiting:
                     self._waiting.remove(wanted)
+                self._changed.wait_for(lambda: wanted not in self._passing)
         if wanted.error:
             raise wanted.error
         assert wanted.logits is not None
         return wanted.logits
 
-    def _lead(self) -> None:
-        """Make a pass for those that wait, the first come first. Others may come to wait meanwhile."""
-        taken, tokens = list[_Wanted](), 0
-        while self._waiting and (not taken or tokens + len(self._waiting[0].part.tokens) <= _MOST):
-            taken.append(self._waiting.pop(0))
-            tokens += len(taken[-1].part.tokens)
-        self._busy = True
-        self._changed.release()
-        try:
-            self._pass(taken)
-        except BaseException:
-            for wanted in taken:
-                wanted.error = wanted.error or RuntimeError("the pass was interrupted")
-            raise
-        finally:
-            self._changed.acquire()
-            self._busy = False
+    def _begin(self) -> None:
+        """Have a pass made for those that wait, the first come first. Others may come to wait meanwhile."""
+        tokens = 0
+        while self._waiting and (not tokens or tokens + len(self._waiting[0].part.tokens) <= _MOST):
+            self._passing.append(self._waiting.pop(0))
+            tokens += len(self._passing[-1].part.tokens)
+        self._thread.submit(self._pass)
+
+    def _pass(self) -> None:
+        self._score_or_fail(self._passing)
+        with self._changed:
+            self._passing = []
             self._changed.notify_all()
 
-    def _pass(self, taken: list[_Wanted]) -> None:
+    def _score_or_fail(self, wanted: Sequence[_Wanted]) -> None:
         try:
-            scored = self._score([wanted.part for wanted in taken])
-            for wanted, logits in zip(taken, scored, strict=True):
-                wanted.logits = logits
+            scored = self._score([one.part for one in wanted])
+            for one, logits in zip(wanted, scored, strict=True):
+                one.logits = logits
         except Exception as error:
-            if len(taken) == 1:
-                taken[0].error = error
+            if len(wanted) == 1:
+                wanted[0].error = error
             else:  # one of them is at fault, and not all are to fail
-                for wanted in taken:
-                    self._pass([wanted])
+                for one in wanted:
+                    self._score_or_fail([one])
 
     def _score(self, parts: Sequence[Part]) -> list[Tensor]:
         model, limits = self.target.model, self.target.limits_logits
@@ -251,6 +250,7 @@ class Row(HFTarget):
         """The request is done: what it had scored may serve the next, but what it had not decided about."""
         if self._drafted:
             self.rewind(self._drafted)
+        self._context.length = len(self._tokens)  # a pass that nobody waited for may have scored more
         self._batch.prefixes.add(self._client, self._tokens, self._context)
         self._context = Context()
 

@@ -106,12 +106,12 @@ class Part:
         self.positions = [context.length + depth for depth in depths(self.parents)]
         self._masks: dict[tuple[int | None, int], Tensor | None] = {}
 
-    def mask(self, window: int | None, device: torch.device, times: int = 1) -> Tensor | None:
-        """bool [times · tokens, context + tokens]: what each token sees, so many times; None if that is all
-        there is. Made once for all layers."""
+    def mask(self, window: int | None, query: Tensor, times: int = 1) -> Tensor | None:
+        """[times · tokens, context + tokens] in the query's dtype: 0 for what each token sees and -inf for the
+        rest, so many times; None if each sees all. Made once for all layers."""
         if (window, times) not in self._masks:
-            mask = self._mask(window, device)
-            self._masks[window, times] = mask if mask is None else mask.repeat(times, 1)
+            sees = self._sees(window)
+            self._masks[window, times] = sees if sees is None else _added(sees, query).repeat(times, 1)
         return self._masks[window, times]
 
     def is_causal(self, window: int | None) -> bool:
@@ -121,7 +121,7 @@ class Part:
     def _is_far(self, window: int | None) -> bool:
         return window is not None and max(self.positions) >= window
 
-    def _mask(self, window: int | None, device: torch.device) -> Tensor | None:
+    def _sees(self, window: int | None) -> Tensor | None:
         before, size = self.context.length, len(self.tokens)
         far = self._is_far(window)
         if size == 1 and not far:
@@ -138,7 +138,7 @@ class Part:
             mine = torch.tensor(self.positions)
             theirs = torch.cat([torch.arange(before), mine])
             sees &= mine[:, None] - theirs[None] < window
-        return sees.to(device)
+        return sees
 
 
 @torch.inference_mode()
@@ -220,17 +220,23 @@ def _attention(
         keys, values = part.context.written(module.layer_idx, (key[0, :, span], value[0, :, span]))
         asked = query[0, :, span]
         if softcap is not None or s_aux is not None:
-            mask = part.mask(sliding_window, query.device)
+            mask = part.mask(sliding_window, query)
             attended = _attend_by_hand(asked, keys, values, mask, scaling, softcap, s_aux)
         elif part.is_causal(sliding_window):
             attended = scaled_dot_product_attention(
                 asked[None], keys[None], values[None], is_causal=True, scale=scaling, enable_gqa=True
             )[0]
         else:
-            mask = part.mask(sliding_window, query.device, times=heads // len(keys))
+            mask = part.mask(sliding_window, query, times=heads // len(keys))
             attended = _attend(asked, keys, values, mask, scaling)
         out[0, span] = attended.transpose(0, 1)
     return out, None
+
+
+def _added(sees: Tensor, query: Tensor) -> Tensor:
+    """What to add to scores, so that only these count. Kernels would make it of the bools in every layer."""
+    mask = torch.zeros(sees.shape, dtype=query.dtype).masked_fill_(~sees, float("-inf"))
+    return mask.to(query.device)
 
 
 def _attend(
@@ -263,7 +269,7 @@ def _attend_by_hand(
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+        scores = scores + mask
     if sinks is not None:  # a key that takes attention and gives nothing
         scores = torch.cat([scores, sinks.to(scores).reshape(-1, 1, 1).expand(-1, len(query[0]), 1)], dim=-1)
     return scores.softmax(-1, dtype=torch.float32).to(values)[..., : keys.shape[1]] @ values

@@ -1,4 +1,5 @@
 import threading
+from _thread import interrupt_main
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -194,13 +195,18 @@ def test_what_is_drafted_costs_more_when_more_share_a_pass(batch):
     assert cost(64)[[0, 63]].tolist() == [1, 16]
 
 
-def test_an_interrupted_pass_leaves_nobody_waiting(batch, monkeypatch):
+def test_ctrl_c_in_a_pass_leaves_others_and_what_is_kept_as_they_were(tiny, run, batch, monkeypatch):
     def interrupted(model, parts, limits_logits):
-        raise KeyboardInterrupt
+        interrupt_main()
+        return packed.score(model, parts, limits_logits)
 
+    prompt = PROMPTS[4]
     with batch.row() as row, batch.row() as other:
-        monkeypatch.setattr("specedit.targets.batch.score", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            row.extend([1])
-        monkeypatch.undo()
+        row.extend(prompt, last_only=True)
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr("specedit.targets.batch.score", interrupted)
+            row.extend([1, 2, 3])
         assert other.extend([1], last_only=True).shape == (1, 29)
+    with batch.row() as row:
+        assert run(row, [*prompt, 4]) == run(HFTarget(tiny("llama")), [*prompt, 4])
+        assert row.reused == len(prompt)

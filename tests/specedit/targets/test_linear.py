@@ -45,8 +45,9 @@ def test_a_packed_model_computes_the_same(name, dtype, near):
     model = made(CONFIGS[name], dtype)
     before = logits(model)
     pack(model)
-    assert is_packed(model)
-    assert not any(type(module) is nn.Linear for module in model.modules())
+    possible = dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert is_packed(model) == possible
+    assert any(type(module) is nn.Linear for module in model.modules()) != possible
     torch.testing.assert_close(logits(model), before, rtol=near, atol=near)
 
 
