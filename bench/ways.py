@@ -239,10 +239,11 @@ def _times(begin: float, arrivals: list[float]) -> dict:
 
 
 def processor() -> str:
-    """The name of this machine's processor."""
+    """The name of this machine's processor, and the widest instructions that torch uses on it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    name = names[0] if names else platform.processor() or platform.machine()
+    return f"{name} with {torch.backends.cpu.get_cpu_capability()}"
