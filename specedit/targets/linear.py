@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 from transformers import PreTrainedModel
 
 L = TypeVar("L", bound=nn.Module)
@@ -33,7 +33,12 @@ class PackedLinear(nn.Module):
         self._bias = None if layer.bias is None else layer.bias.detach()
 
     def forward(self, hidden: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(hidden, self._packed, self._bias, "none", [], "")
+        flat = hidden.reshape(-1, self.in_features)
+        rows = len(flat)
+        if missing := -rows % _step(rows):
+            flat = pad(flat, (0, 0, 0, missing))
+        made = torch.ops.mkldnn._linear_pointwise(flat, self._packed, self._bias, "none", [], "")
+        return made[:rows].reshape(*hidden.shape[:-1], self.out_features)
 
     def unpacked(self) -> nn.Linear:
         """The ordinary layer again."""
@@ -42,6 +47,12 @@ class PackedLinear(nn.Module):
         if self._bias is not None:
             layer.bias = nn.Parameter(self._bias, requires_grad=False)
         return layer.eval()
+
+
+def _step(rows: int) -> int:
+    """What many rows are made a multiple of, a 32nd of them at most. oneDNN compiles code for every number of
+    rows and keeps it for good: up to half a megabyte for each number and shape of layer."""
+    return 1 << max((rows - 1).bit_length() - 5, 0)
 
 
 def is_packed(model: nn.Module) -> bool:

@@ -6,7 +6,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, LlamaForCausalLM, MistralConfig
 
 from specedit.targets.hf import HFTarget
-from specedit.targets.linear import PackedLinear, is_packed, pack
+from specedit.targets.linear import PackedLinear, _step, is_packed, pack
 
 SHAPE = {
     "vocab_size": 40,
@@ -56,6 +56,18 @@ def test_a_packed_model_is_another_one_to_the_cost_curve():
     before = HFTarget(model).processor
     pack(model)
     assert HFTarget(model).processor != before
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (1, 5), (37, 5), (2, 37, 5), (1, 300, 5)])
+def test_any_number_of_rows_is_multiplied(shape):
+    torch.manual_seed(0)
+    layer, rows = nn.Linear(5, 3), torch.randn(shape)
+    with torch.inference_mode():
+        torch.testing.assert_close(PackedLinear(layer)(rows), layer(rows))
+
+
+def test_oneDNN_meets_few_numbers_of_rows():
+    assert len({rows + -rows % _step(rows) for rows in range(1, 513)}) < 100
 
 
 def test_packed_layers_can_be_unpacked():
