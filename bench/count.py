@@ -1,6 +1,6 @@
 """Count what each proposer saves on real edits, without a model: `python bench/count.py`.
 
-Every pair of `bench.corpus`, in every form in which agents answer, is replayed: the answer is known, the
+Pairs of `bench.corpus`, in every form in which agents answer, are replayed: the answer is known, the
 proposers guess it, and a pass costs what a cost curve says. So the figures are the same on every machine.
 """
 
@@ -28,8 +28,7 @@ from specedit.editing.languages import language_of
 from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import count, fewest_passes
 
-FILE = RESULTS / "count.json"
-INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on the pairs of
+INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on {pairs} of the {all} pairs of
 `bench/corpus` in every form, counted with the {curve} cost curve of `bench/count.py`. Each answer is met
 without memory of the others, but in one column, where they are a client's answers one after the other. A
 perfect copier drafts the longest run that occurs anywhere before.
@@ -62,22 +61,22 @@ def cases(
 @click.command()
 @click.option("--curve", type=click.Choice(list(CURVES)), default="float32", show_default=True)
 @click.option("--forms", "chosen", default=",".join(FORMS), show_default=True, metavar="A,B")
-@click.option("--limit", type=int, metavar="N", help="Only every so many pairs, N in all.")
-def main(curve: str, chosen: str, limit: int | None) -> None:
+@click.option("--pairs", "wanted", default=66, show_default=True, metavar="N", help="How many pairs.")
+@click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the results.")
+def main(curve: str, chosen: str, wanted: int, out: Path) -> None:
     """Count and print a table: tokens a pass, and how many times as fast as plain decoding."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
-    pairs = load()
-    if limit:
-        pairs = pairs[:: max(1, len(pairs) // limit)][:limit]
+    every = load()
+    pairs = every[:: max(1, len(every) // wanted)][:wanted]
     forms = [form for form in FORMS if form in chosen.split(",")]
     with ProcessPoolExecutor() as pool:
         counted = pool.map(count_form, [(form, pairs, tokenizer, curve) for form in forms])
         rows = [entry for entries in tqdm(counted, "forms", len(forms)) for entry in entries]
     shown = table(rows, CURVES[curve][0])
-    if not limit:
-        keep(FILE, {"curve": curve, "rows": rows}, f"{INTRODUCTION.format(curve=curve)}\n{shown}\n")
+    introduction = INTRODUCTION.format(curve=curve, pairs=len(pairs), all=len(every))
+    keep(out / "count.json", {"curve": curve, "rows": rows}, f"{introduction}\n{shown}\n")
     click.echo(shown)
 
 

@@ -8,6 +8,8 @@ The results are written after every round.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import shlex
 import subprocess
 import sys
@@ -173,12 +175,17 @@ def measured_peak(way: str) -> int:
 
 
 def memory(run: Callable[[], object]) -> int:
-    """The most bytes that are held meanwhile and were not before: of the GPU if there is one."""
+    """The most bytes that are held meanwhile and were not before: of the GPU if there is one.
+
+    What was freed before goes back to the system first, or else nobody sees it taken again.
+    """
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         run()
         return torch.cuda.max_memory_allocated() - before
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak
     before = _held("VmRSS")
     run()

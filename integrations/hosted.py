@@ -20,8 +20,8 @@ from specedit.editing.answer import blocks, fences
 from specedit.editing.languages import grammar_of, language_of
 from specedit.editing.prompt import EditPrompt, build_prompt
 from specedit.editing.source import SourceFile
-from specedit.results import EditResult, Generation, Stream, Trace, judged
-from specedit.types import Cancelled, Sampling, SpecEditError
+from specedit.results import EditResult, Generation, Stream, Trace, awaited, judged
+from specedit.types import Sampling, SpecEditError
 
 GREEDY = Sampling()
 # The provider's own variable is read for its own address alone: a key goes to nobody else.
@@ -190,24 +190,21 @@ class HostedEditor:
         begun = perf_counter()
         text, reason = "", ""
         try:
-            with self._asked(body, prediction) as events:
-                for event in events:
-                    if cancelled.is_set():
-                        raise Cancelled
-                    for choice in event.choices or ():
-                        reason = choice.finish_reason or reason
-                        piece = choice.delta.content if choice.delta else None
-                        if isinstance(piece, str) and piece:
-                            # Until the usage comes, a piece counts as a token.
-                            stats.tokens += 1
-                            stats.sources.append("target")
-                            stats.first_token = stats.first_token or perf_counter() - begun
-                            stats.prefill = stats.first_token
-                            stats.verify = perf_counter() - begun - stats.prefill
-                            text += piece
-                            yield piece
-                    if event.usage:
-                        _count(stats, event.usage)
+            for event in awaited(self._events(body, prediction), cancelled):
+                for choice in event.choices or ():
+                    reason = choice.finish_reason or reason
+                    piece = choice.delta.content if choice.delta else None
+                    if isinstance(piece, str) and piece:
+                        # Until the usage comes, a piece counts as a token.
+                        stats.tokens += 1
+                        stats.sources.append("target")
+                        stats.first_token = stats.first_token or perf_counter() - begun
+                        stats.prefill = stats.first_token
+                        stats.verify = perf_counter() - begun - stats.prefill
+                        text += piece
+                        yield piece
+                if event.usage:
+                    _count(stats, event.usage)
         except self._openai.APIConnectionError as error:
             raise (self._broken() if text else self._failure(error)) from error
         except self._openai.OpenAIError as error:
@@ -224,6 +221,10 @@ class HostedEditor:
 
     def _broken(self) -> SpecEditError:
         return SpecEditError(f"{self.base} broke off its answer: try again.")
+
+    def _events(self, body: dict[str, Any], prediction: str) -> Generator[Any, None, None]:
+        with self._asked(body, prediction) as events:
+            yield from events
 
     def _asked(self, body: dict[str, Any], prediction: str) -> Any:
         """The events of an answer. A provider that refuses what it can do without is asked without it."""

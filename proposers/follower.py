@@ -79,13 +79,14 @@ class Follower:
     def coming(self, letters: int) -> Coming | None:
         """At least so many letters of what follows, if rules change it, if it is in a block that moved, or if
         the answer is back within the line after it went elsewhere."""
-        text, used, moved = "", list[Rule](), False
+        text, enough, used, moved = "", 0, list[Rule](), False
         for number in range(self._line, len(self._rules.lines)):
-            if len(text) > len(self._begun) + letters:
+            if len(text) > enough:
                 break
             line, changing = self._expected(number)
             moved |= self._block is not None and number in self._block.lines
             text += self.view.write(f"{line}\n")
+            enough = enough or len(text) + letters  # the answer is within the first line
             used = used or changing
         if not text.startswith(self._begun):
             return self._resumed(text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from threading import Event
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 from traceback import clear_frames
 from typing import Generic, TypeVar
 
@@ -13,9 +14,11 @@ from specedit.decoding.statistics import Rejected, Statistics
 from specedit.editing.checks import Problem, check
 from specedit.editing.diff import unified
 from specedit.editing.source import SourceFile
-from specedit.types import Refused
+from specedit.types import Cancelled, Refused
 
 R = TypeVar("R")
+T = TypeVar("T")
+_PATIENCE = 0.1  # seconds between looks whether an answer is still wanted
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,43 @@ def judged(
     text = data.decode(source.encoding)
     diff = unified(source.original, text, source.name)
     return EditResult(text, diff, problems, usable, generation, data, source)
+
+
+def awaited(items: Iterator[T], cancelled: Event) -> Iterator[T]:
+    """The items, got by a thread of their own, so that nobody goes on waiting for one that is not wanted.
+
+    Raises:
+        Cancelled: they are not.
+        Exception: what getting them raises.
+    """
+    found, left = SimpleQueue[tuple[list[T], BaseException | None]](), Event()
+
+    def get() -> None:
+        try:
+            for item in items:
+                found.put(([item], None))
+                if left.is_set():
+                    break
+        except BaseException as error:
+            found.put(([], error))
+        else:
+            found.put(([], StopIteration()))
+
+    Thread(target=get, name="awaited", daemon=True).start()
+    try:
+        while not cancelled.is_set():
+            try:
+                item, error = found.get(timeout=_PATIENCE)
+            except Empty:
+                continue
+            yield from item
+            if isinstance(error, StopIteration):
+                return
+            if error:
+                raise error
+        raise Cancelled
+    finally:
+        left.set()
 
 
 class Stream(Generic[R]):

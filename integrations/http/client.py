@@ -18,8 +18,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from specedit.decoding.statistics import Statistics
 from specedit.editing.source import SourceFile
-from specedit.results import EditResult, Generation, Stream, Trace, judged
-from specedit.types import Cancelled, Sampling, SpecEditError
+from specedit.results import EditResult, Generation, Stream, Trace, awaited, judged
+from specedit.types import Sampling, SpecEditError
 
 DEFAULT_URL = "http://127.0.0.1:8317"
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
@@ -109,9 +109,7 @@ class RemoteEditor:
         cancelled: Event,
     ) -> Generator[str, None, EditResult]:
         try:
-            for name, said in self._events(body):
-                if cancelled.is_set():
-                    raise Cancelled
+            for name, said in awaited(self._events(body), cancelled):
                 if name == "piece":
                     stats.sources += [token["source"] for token in said["tokens"]]
                     stats.tokens = len(stats.sources)

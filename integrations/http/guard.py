@@ -16,6 +16,7 @@ from specedit.integrations.http.errors import ApiError
 from specedit.integrations.http.settings import Settings, address_of, is_loopback
 
 _DRAINED_SECONDS = 2
+_BODY_SECONDS = 60  # for a whole body to arrive
 _OPEN = {"/", "/health"}  # without a key: the page asks for it itself, and a watchdog has none
 
 
@@ -111,7 +112,7 @@ class Keys:
 
 
 class BodyLimit:
-    """Ends a request whose body grows too large, whether it said so or not."""
+    """Ends a request whose body grows too large, whether it said so or not, or does not come."""
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
@@ -133,15 +134,29 @@ class BodyLimit:
             await _drained(receive)
             await error.response()(scope, receive, send)
             return
-        seen = 0
+        late = ApiError(
+            408,
+            f"The body was not there after {_BODY_SECONDS} seconds: send all of it.",
+            code="body_too_late",
+            headers={"Connection": "close"},
+        )
+        seen, whole = 0, False
+        clock = asyncio.get_running_loop().time
+        end = clock() + _BODY_SECONDS
 
         async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, whole
+            if whole:  # what is left to come is that the client goes
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), max(end - clock(), 0))
+            except asyncio.TimeoutError:
+                raise late from None  # the app answers with it
+            whole = not message.get("more_body")
             seen += len(message.get("body", b""))
             if seen > self._limit:
                 await _drained(receive)
-                raise error  # the app answers with it
+                raise error
             return message
 
         await self._app(scope, counted, send)

@@ -1,8 +1,10 @@
 """Providers of OpenAI's API: our own server, and small ones that refuse what hosted ones refuse."""
 
+import asyncio
 import json
 import sys
 import threading
+import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -15,6 +17,7 @@ from specedit.cli import main
 from specedit.integrations.hosted import HostedEditor
 from specedit.integrations.http.serve import listen
 from specedit.integrations.http.settings import Settings
+from specedit.types import Cancelled
 
 OLD = "def load(path):\n    return path\n"
 NEW = "def read(path):\n    return path\n"
@@ -254,6 +257,25 @@ def test_settings_for_openai_go_to_openai_alone(ask, monkeypatch):
 def test_an_answer_that_breaks_off_is_said(ask):
     with pytest.raises(SpecEditError, match="broke off"):
         ask(Provider(breaks=True)).generate(MESSAGES)
+
+
+@pytest.mark.parametrize("before", ["", "Here it is:\n"], ids=["before a word", "after some"])
+def test_nobody_waits_for_a_provider_that_says_nothing_more(ask, before):
+    class Silent(Provider):
+        async def events(self):
+            if before:
+                yield event([{"index": 0, "delta": {"content": before}}])
+            while not stream.cancelled.is_set():
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(3)
+
+    stream = ask(Silent()).stream(MESSAGES)
+    threading.Timer(0.5, stream.cancel).start()
+    said, begun = [], time.monotonic()
+    with pytest.raises(Cancelled):
+        said += stream
+    assert "".join(said) == before
+    assert time.monotonic() - begun < 2.5
 
 
 def test_nobody_there():

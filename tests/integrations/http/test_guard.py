@@ -1,5 +1,6 @@
 """Who may call, from where, with what."""
 
+import socket
 import subprocess
 
 import pytest
@@ -134,6 +135,17 @@ def test_large_bodies(serve, replay):
     chunked = served.http.post("/v1/rewrite", content=iter([body[:900], body[900:]]), headers=headers)
     assert said.status_code == chunked.status_code == 413
     assert said.json() == chunked.json()
+    assert served.http.get("/health").status_code == 200
+
+
+def test_a_body_that_does_not_come(serve, replay, monkeypatch):
+    monkeypatch.setattr("specedit.integrations.http.guard._BODY_SECONDS", 0.2)
+    served = serve(replay("x"))
+    address = served.http.base_url
+    with socket.create_connection((address.host, address.port), timeout=10) as sock:
+        head = f"POST /v1/rewrite HTTP/1.1\r\nHost: {address.host}\r\nContent-Type: application/json"
+        sock.sendall(f"{head}\r\nContent-Length: 100\r\n\r\n{{".encode())
+        assert sock.recv(100).startswith(b"HTTP/1.1 408 ")
     assert served.http.get("/health").status_code == 200
 
 
