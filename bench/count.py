@@ -28,8 +28,8 @@ from specedit.editing.languages import language_of
 from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import count, fewest_passes
 
-INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on {pairs} of the {all} pairs of
-`bench/corpus` in every form, counted with the {curve} cost curve of `bench/count.py`. Each answer is met
+INTRODUCTION = """Tokens a pass, and how many times as fast as plain decoding, on {pairs} of the {all} pairs
+of `bench/corpus` in every form, counted with the {curve} cost curve of `bench/count.py`. Each answer is met
 without memory of the others, but in one column, where they are a client's answers one after the other. A
 perfect copier drafts the longest run that occurs anywhere before.
 """

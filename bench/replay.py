@@ -11,10 +11,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from random import Random
@@ -22,7 +22,6 @@ from random import Random
 import click
 import torch
 from rich.progress import Progress
-from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -108,7 +107,6 @@ def ways_of(model: str | None, device: str | None, dtype: str | None, shape: str
 @click.option("--repeats", default=3, show_default=True)
 @click.option("--longest", default=2000, show_default=True, help="Tokens of a prompt and its answer.")
 @click.option("--ways", "names", default=",".join(WAYS), show_default=True)
-@click.option("--peak", metavar="WAY", help="Only print the memory that this way takes, in bytes.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the results.")
 def main(
     model: str | None,
@@ -119,15 +117,10 @@ def main(
     repeats: int,
     longest: int,
     names: str,
-    peak: str | None,
     out: Path,
 ) -> None:
     ways = ways_of(model, device, dtype, shape)
     listed = chosen(ways.tokenizer, per, longest)
-    if peak:
-        _, _, request, answer = max(listed, key=lambda case: len(case[2].prompt) + len(case[3]))
-        click.echo(memory(lambda: ways.run(peak, request, len(answer), Forced(answer))))
-        return
     order = names.split(",") + (["assisted"] if shape else [])
     about = ways.about()
     result = {"about": about, "date": f"{date.today()}", "command": shlex.join(["python", *sys.argv])}
@@ -146,12 +139,12 @@ def main(
         for pair, form, request, answer in listed
     ]
     file = out / f"replay-{shape + '-' if shape else ''}{about['dtype']}.json"
-    result["memory"] = {way: measured_peak(way) for way in tqdm(order, "memory")}
     # A thread that refreshes the bar would take time from what is measured.
     with Progress(auto_refresh=False) as progress:
         task = progress.add_task("warming up", total=repeats * len(listed) * len(order))
         for way in order:
             ways.run(way, listed[0][2], WARM_UP, Forced(listed[0][3]))
+        result["memory"] = peaks(ways, order, listed)
         for turn in range(repeats):
             ways.forget()
             for entry, (pair, form, request, answer) in zip(result["edits"], listed, strict=True):
@@ -169,9 +162,10 @@ def main(
     click.echo(report(result))
 
 
-def measured_peak(way: str) -> int:
-    """What `--peak` prints in a process of its own, with this run's other options."""
-    return int(subprocess.check_output([sys.executable, *sys.argv, "--peak", way], text=True).split()[-1])
+def peaks(ways: Ways, order: list[str], listed: list) -> dict[str, int]:
+    """The most bytes that each way takes, beside the model, for the largest of the edits."""
+    _, _, request, answer = max(listed, key=lambda case: len(case[2].prompt) + len(case[3]))
+    return {way: memory(partial(ways.run, way, request, len(answer), Forced(answer))) for way in order}
 
 
 def memory(run: Callable[[], object]) -> int:

@@ -85,7 +85,7 @@ def draw(result: dict, file: Path) -> None:
     """The same as one picture."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 4), layout="constrained")
+    figure = Figure(figsize=(13, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[3, 1])
     ways = [way for way in result["edits"][0]["runs"] if way != "plain"]
     named = list(groups(result["edits"]))
@@ -98,7 +98,7 @@ def draw(result: dict, file: Path) -> None:
     left.set_xticks(range(len(named)), [name for name, _ in named], rotation=25, ha="right")
     left.axhline(1, color="grey", linewidth=0.8)
     left.set(title="Times as fast as plain decoding, median of edits")
-    left.legend(fontsize=8)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=4, fontsize=8)
     for way in ("specedit", "predicted", "ngram"):
         if way in ways:
             at = by_position(result["edits"], way)

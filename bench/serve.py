@@ -130,7 +130,8 @@ async def soak(url: str, edits: list[Edit], seconds: float, clients: int = 16) -
 
     def taken() -> float:
         memory = process.memory_info()
-        return (memory.rss - memory.shared) / 2**20  # pages of the model's file come and go as the system likes
+        # Without pages of the model's file, which come and go as the system likes.
+        return (memory.rss - memory.shared) / 2**20
 
     before = taken()
 

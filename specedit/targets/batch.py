@@ -55,7 +55,7 @@ class Batch:
         self._expected = list[Row]()  # those that a pass waits for
         self._waiting: list[_Wanted] = []
         self._passing = list[_Wanted]()
-        # All passes are made in one thread: the libraries below keep memory and threads for each that they meet.
+        # All passes are made in one thread: the libraries below keep memory and threads for each they meet.
         self._thread = ThreadPoolExecutor(1, "passes")
         self._changed = Condition()
 

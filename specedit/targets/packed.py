@@ -107,8 +107,8 @@ class Part:
         self._masks: dict[tuple[int | None, int], Tensor | None] = {}
 
     def mask(self, window: int | None, query: Tensor, times: int = 1) -> Tensor | None:
-        """[times · tokens, context + tokens] in the query's dtype: 0 for what each token sees and -inf for the
-        rest, so many times; None if each sees all. Made once for all layers."""
+        """[times · tokens, context + tokens] in the query's dtype: 0 for what each token sees and -inf for
+        the rest, so many times; None if each sees all. Made once for all layers."""
         if (window, times) not in self._masks:
             sees = self._sees(window)
             self._masks[window, times] = sees if sees is None else _added(sees, query).repeat(times, 1)

@@ -203,9 +203,10 @@ def test_ctrl_c_in_a_pass_leaves_others_and_what_is_kept_as_they_were(tiny, run,
     prompt = PROMPTS[4]
     with batch.row() as row, batch.row() as other:
         row.extend(prompt, last_only=True)
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr("specedit.targets.batch.score", interrupted)
+        monkeypatch.setattr("specedit.targets.batch.score", interrupted)
+        with pytest.raises(KeyboardInterrupt):
             row.extend([1, 2, 3])
+        monkeypatch.undo()
         assert other.extend([1], last_only=True).shape == (1, 29)
     with batch.row() as row:
         assert run(row, [*prompt, 4]) == run(HFTarget(tiny("llama")), [*prompt, 4])
