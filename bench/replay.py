@@ -122,6 +122,8 @@ def main(
     ways = ways_of(model, device, dtype, shape)
     listed = chosen(ways.tokenizer, per, longest)
     order = names.split(",") + (["assisted"] if shape else [])
+    if not {"plain", "specedit"} <= set(order):
+        raise click.UsageError("--ways needs plain and specedit, which all is compared with.")
     about = ways.about()
     result = {"about": about, "date": f"{date.today()}", "command": shlex.join(["python", *sys.argv])}
     result["edits"] = [

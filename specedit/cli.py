@@ -264,8 +264,10 @@ def measure(
     with log.status("reading the history"):
         edits, left_out = past_edits(repo, last)
     if not edits:
+        why = "".join(f"; {n:,} {reason}" for reason, n in left_out.most_common())
         raise SpecEditError(
-            f"No text file was changed in the last {last} commits of {repo}: try a larger --last."
+            f"No text file was changed in the last {last} commits of {repo}{why}: try a larger --last, or a "
+            "clone with the whole history."
         )
     if html:
         from specedit.editing.source import check_writable
@@ -286,6 +288,10 @@ def measure(
             report.add(meter.measure(edit))
         for edit in track(report.sample(check), "timing", **bar):
             report.timed.append((edit, *meter.time(edit, report.best)))
+    except SpecEditError as error:
+        if not report.edits:
+            raise
+        log.print(f"specedit: {error} This is what was measured so far.", style="yellow", markup=False)
     except KeyboardInterrupt:
         stopped = True
         log.print("specedit: interrupted; this is what was measured so far.", style="yellow")

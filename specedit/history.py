@@ -7,7 +7,7 @@ import stat
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from dulwich.diff_tree import CHANGE_COPY, CHANGE_MODIFY, RenameDetector, TreeChange, TreeEntry
 from dulwich.errors import NotGitRepository
@@ -55,7 +55,7 @@ def past_edits(repository: str | os.PathLike[str], last: int) -> tuple[list[Past
     Raises:
         SpecEditError: it is no git repository, it has no commits, or it cannot be read.
     """
-    if not Path(repository).is_dir():  # git would look for it further up
+    if not os.path.isdir(repository):  # git would look for it further up
         raise SpecEditError(f"There is no folder {repository}: name a git repository with --repo.")
     edits: list[PastEdit] = []
     left_out: Counter[str] = Counter()
@@ -122,7 +122,8 @@ def _edit(repo: Repo, commit: Commit, change: TreeChange) -> PastEdit | str:
     path = new.path.decode("utf-8", "replace")
     try:
         before, after = (SourceFile.from_bytes(version, path).text for version in data)
-    except SpecEditError:
+        f"{before}{after}".encode()  # some encodings have what is no text
+    except (SpecEditError, UnicodeEncodeError):
         return "not text in a known encoding"
     if before == after:
         return "unchanged but for their line endings"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from statistics import median
 
@@ -98,12 +98,15 @@ class Meter:
         """
         request, answer = self._encode(edit)
         answer = answer[:TIMED_TOKENS]
-        chosen = self._ways[way]
-        counted = count(request, answer, Planner(chosen, self._cost), self._cost)
+
+        def planner() -> Planner:
+            fresh = Planner(self._ways[way], self._cost)
+            fresh.forget()
+            return fresh
+
+        counted = count(request, answer, planner(), self._cost)
         plain = replay(self._target, request, answer, None)
-        planner = Planner(chosen, self._cost)
-        planner.forget()
-        fast = replay(self._target, request, answer, planner)
+        fast = replay(self._target, request, answer, planner())
         return plain.decoding / fast.decoding, counted.speedup
 
     def _encode(self, edit: PastEdit) -> tuple[Request, list[int]]:
@@ -154,10 +157,11 @@ class Report:
 
     def totals(self) -> dict[str, Statistics]:
         """All edits together, by way; the fastest way first."""
-        ways = {
-            way: sum((measured.ways[way] for measured in self.edits), Statistics())
-            for way in (self.edits[0].ways if self.edits else ())
-        }
+        ways = {}
+        for way in self.edits[0].ways if self.edits else ():
+            # Who drafted each token is not asked for all edits together.
+            each = (replace(measured.ways[way], sources=[], rejected=[]) for measured in self.edits)
+            ways[way] = sum(each, Statistics())
         return dict(sorted(ways.items(), key=lambda item: -item[1].speedup))
 
     def as_dict(self) -> dict:

@@ -75,7 +75,11 @@ class CountingTarget:
 
 
 def replay(target: Target, request: Request, answer: Sequence[int], planner: Planner | None) -> Statistics:
-    """Decode `answer` (token ids, at least one) and return what it took."""
+    """Decode `answer` (token ids, at least one) and return what it took.
+
+    As with a limit of just so many tokens: no draft reaches beyond the end, as the last one may of an answer
+    that ends by itself.
+    """
     stats = Statistics()
     options = {"max_tokens": len(answer), "ends": lambda token: False, "stats": stats}
     for _ in decode(target, request, Forced(answer), planner, **options):  # type: ignore[arg-type]

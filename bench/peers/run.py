@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.corpus import load
 from bench.corpus.python_files import python_files, renames
-from bench.count import CURVES, cases, table
+from bench.count import CURVES, cases, sample, table
 from bench.edits import load_edits
 from bench.markdown import RESULTS, head, keep, machine, row
 from bench.rewrite import Bench
@@ -96,7 +96,8 @@ def ask(peer: list[str], environments: dict, lines: list[dict], *arguments: str)
     interpreter, variables = python(name, environments[name])
     entered = "".join(json.dumps(line) + "\n" for line in lines)
     command = [interpreter, HERE / script, *given, *arguments]
-    printed = [line for line in _run(command, input=entered, env=variables).splitlines() if line[:1] in "[{"]
+    said = _run(command, input=entered, env=variables).splitlines()
+    printed = [line for line in said if line.startswith(("[", "{"))]
     if len(printed) != len(lines):
         raise Absent(f"{script} printed {len(printed)} results for {len(lines)} cases")
     return [json.loads(line) for line in printed]
@@ -108,9 +109,9 @@ def drafters(listed: dict, limit: int) -> tuple[list[dict], dict[str, str]]:
 
     tokenizer = AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
     pairs = load()
-    chosen = cases(pairs[:: max(1, len(pairs) // limit)], tokenizer)
+    chosen = cases(sample(pairs, limit), tokenizer)
     renamed = renames(python_files(tokenizer))
-    renamed = cases(renamed[:: max(1, len(renamed) // limit)], tokenizer, ["fence"])
+    renamed = cases(sample(renamed, limit), tokenizer, ["fence"])
     chosen += [(pair, "a name changed throughout", *case) for pair, _, *case in renamed]
     chosen = [case for case in chosen if len(case[3]) > 1]
     cost = FixedCost(CURVES[CURVE])
@@ -182,7 +183,7 @@ def engines_table(found: list[dict]) -> str:
         ways = [entry["engines"][engine] for entry in found]
         for way in ways[0]:
             took = sum(entry[way]["seconds"] for entry in ways)
-            plain = sum(entry["plain"]["seconds"] for entry in ways)
+            plain = sum(entry["plain"]["seconds"] for entry in ways) if "plain" in ways[0] else None
             alike = 0
             for entry in found:
                 ours, theirs = (
@@ -190,13 +191,24 @@ def engines_table(found: list[dict]) -> str:
                 )
                 alike += agreeing(ours, theirs) == len(ours) == len(theirs)
             lines.append(
-                row(f"{engine}, {way}", f"{took:.1f}", f"{plain / took:.2f}×", f"{alike} of {len(found)}")
+                row(
+                    f"{engine}, {way}",
+                    f"{took:.1f}",
+                    f"{plain / took:.2f}×" if plain else "–",
+                    f"{alike} of {len(found)}",
+                )
             )
     return "\n".join(lines)
 
 
 @click.command(help=__doc__)
-@click.option("--pairs", default=44, show_default=True, metavar="N", help="How many pairs drafters replay.")
+@click.option(
+    "--pairs",
+    default=44,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many pairs drafters replay.",
+)
 @click.option("--edits", default=20, show_default=True, help="How many edits engines write.")
 @click.option("--dtype", "dtypes", multiple=True, default=["float32", "bfloat16"], show_default=True)
 @click.option("--max-tokens", default=200, show_default=True, help="Cut every written answer here.")

@@ -115,6 +115,12 @@ def test_a_file_in_its_own_encoding_is_decoded(repository):
     assert repository.edits() == [("a.py", f"{head}x = '\xe9'\n", f"{head}y = '\xe9'\n")]
 
 
+def test_text_that_unicode_does_not_have_is_left_out(repository):
+    for name in "xy":
+        repository.commit("Edit.", {"a.py": f'# coding: raw_unicode_escape\n{name} = "\\ud800"\n'.encode()})
+    assert past_edits(repository.folder, 1) == ([], {"not text in a known encoding": 1})
+
+
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [

@@ -6,7 +6,10 @@ import subprocess
 
 import pytest
 
+from specedit import SpecEditError, SpecEditor
+from specedit.history import PastEdit
 from specedit.measure import Meter
+from specedit.replay import count
 
 FUNCTION = "def add(a, b):\n    return a + b\n\n\n"
 
@@ -114,6 +117,43 @@ def test_ctrl_c_keeps_what_was_measured(measure, history, monkeypatch):
     assert ran.code == 130
     assert "interrupted" in ran.err
     assert len(json.loads(ran.out)["edits"]) == 2
+
+
+def test_a_model_that_fails_in_timing_keeps_what_was_counted(measure, history, monkeypatch):
+    def fails(self, edit, way):
+        raise SpecEditError("Memory ran out: take a smaller model.")
+
+    monkeypatch.setattr(Meter, "time", fails)
+    ran = measure("--json")
+    assert ran.code == 0
+    assert "Memory ran out" in ran.err
+    assert len(json.loads(ran.out)["edits"]) == 4
+
+
+def test_what_is_timed_is_counted_as_if_nothing_was_measured_before(edit_model, monkeypatch):
+    calls = []
+
+    def counted(*arguments):
+        stats = count(*arguments)
+        calls.append(stats.target_calls)
+        return stats
+
+    monkeypatch.setattr("specedit.measure.count", counted)
+    editor = SpecEditor.from_pretrained(str(edit_model), dtype="float32", proposers=["ngram"])
+    meter = Meter(editor, ["ngram"])
+    words = " ".join(f"w{number * number}" for number in range(60))
+    edit = PastEdit("0", "Write it.", "a.txt", "", f"{words}\n")
+    meter.time(edit, "ngram")
+    meter.measure(edit)
+    meter.time(edit, "ngram")
+    assert calls[-1] == calls[0]
+
+
+def test_why_nothing_was_measured(measure, git, tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    git("add", "-A")
+    git("commit", "-m", "Begin.")
+    assert "1 new: try a larger --last" in " ".join(measure().err.split())
 
 
 def test_a_file_too_long_for_the_model_is_counted(measure, history, git, tmp_path):
