@@ -235,8 +235,7 @@ def _attention(
 
 def _added(sees: Tensor, query: Tensor) -> Tensor:
     """What to add to scores, so that only these count. Kernels would make it of the bools in every layer."""
-    mask = torch.zeros(sees.shape, dtype=query.dtype).masked_fill_(~sees, float("-inf"))
-    return mask.to(query.device)
+    return query.new_zeros(sees.shape).masked_fill_(~sees.to(query.device), float("-inf"))
 
 
 def _attend(
