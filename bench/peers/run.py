@@ -30,7 +30,7 @@ from bench.count import CURVES, cases, sample, table
 from bench.edits import load_edits
 from bench.markdown import RESULTS, head, keep, machine, row
 from bench.rewrite import Bench
-from specedit import Sampling, SpecEditError, default_model
+from specedit import Sampling, SpecEditError, default_model, models
 from specedit.decoding.cost import FixedCost
 from specedit.decoding.planner import Planner, agreeing
 from specedit.paths import cache_folder
@@ -210,7 +210,12 @@ def engines_table(found: list[dict]) -> str:
     help="How many pairs drafters replay.",
 )
 @click.option("--edits", default=20, show_default=True, help="How many edits engines write.")
-@click.option("--dtype", "dtypes", multiple=True, default=["float32", "bfloat16"], show_default=True)
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    help="By default float32, and bfloat16 where the machine does it natively.",
+)
 @click.option("--max-tokens", default=200, show_default=True, help="Cut every written answer here.")
 @click.option("--engines", "only", is_flag=True, help="Only these: what drafters were counted to need stays.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the results.")
@@ -221,10 +226,15 @@ def main(pairs: int, edits: int, dtypes: tuple[str, ...], max_tokens: int, only:
     else:
         replayed, gone = drafters(listed, pairs)
         result = {"drafters": replayed, "absent": listed["absent"] | gone, "engines": {}}
-    result |= {"date": f"{date.today()}", "max_tokens": max_tokens}
-    for dtype in dtypes:
-        result["engines"][dtype], gone, result["about"] = engines(listed, dtype, edits, max_tokens)
-        result["absent"] |= gone
+    native = str(models.default_dtype(models.default_device())).removeprefix("torch.")
+    for dtype in dtypes or dict.fromkeys(["float32", native]):
+        written, gone, about = engines(listed, dtype, edits, max_tokens)
+        run = {"edits": written, "max_tokens": max_tokens, "about": about, "date": f"{date.today()}"}
+        result["engines"][dtype] = run
+        asked = {
+            f"{engine['name']}, {way}, {dtype}" for engine in listed["engines"] for way in engine["ways"]
+        }
+        result["absent"] = {peer: why for peer, why in result["absent"].items() if peer not in asked} | gone
         keep(out / FILE.name, result, report(result))
     click.echo(report(result))
 
@@ -244,14 +254,13 @@ def report(result: dict) -> str:
 
 
 def summary(result: dict) -> str:
-    """The engines' tables and the machine."""
+    """The engines' tables, each with its machine."""
     written = [
-        f"{len(found)} edits written by the default model in {dtype}, up to {result['max_tokens']} tokens "
-        f"each:\n\n{engines_table(found)}"
-        for dtype, found in result["engines"].items()
+        f"{len(run['edits'])} edits written by the default model in {dtype}, up to {run['max_tokens']} "
+        f"tokens each:\n\n{engines_table(run['edits'])}\n\n{machine(run)}"
+        for dtype, run in result["engines"].items()
     ]
-    about = f"{machine(result)} `bench/peers/peers.toml` has the peers' versions and settings."
-    return "\n\n".join([*written, about])
+    return "\n\n".join([*written, "`bench/peers/peers.toml` has the peers' versions and settings."])
 
 
 if __name__ == "__main__":
