@@ -25,10 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.corpus import Pair
 from bench.corpus.python_files import python_files, renames
-from bench.count import CURVES, REMEMBERING, cases
+from bench.count import CURVES, REMEMBERING, cases, default_tokenizer, sample, seconds_of
 from bench.markdown import RESULTS, head, keep, row
 from bench.ways import processor
-from specedit import default_model
 from specedit.decoding.cost import FixedCost
 from specedit.decoding.encode import encode_text, make_request
 from specedit.decoding.planner import Planner
@@ -106,11 +105,11 @@ def lookup(setting: tuple[int, int], chosen: Set, pairs: list[Pair], tokenizer) 
         text=True,
         check=True,
     ).stdout.splitlines()
-    seconds = FixedCost(chosen.curve)(256)
+    cost = FixedCost(chosen.curve)
     totals = Totals(0, 0, 0.0)
     for (_, answer), line in zip(found, printed, strict=True):
         scored = json.loads(line)
-        totals = _add(totals, len(answer) - 1, len(scored), float(sum(seconds[n - 1] for n in scored)))
+        totals = _add(totals, len(answer) - 1, len(scored), seconds_of(scored, cost))
     return totals
 
 
@@ -154,14 +153,11 @@ def proposing(context: int, pairs: list[Pair], tokenizer) -> list[float]:
 
 
 @click.command(help=__doc__)
-@click.option("--limit", type=int, metavar="N", help="Only every so many edits, N in all.")
+@click.option("--limit", type=int, metavar="N", help="Only N edits.")
 def main(limit: int | None) -> None:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
+    tokenizer = default_tokenizer()
     edits = python_files(tokenizer)
-    step = max(1, len(edits) // (limit or len(edits)))
-    edits = edits[::step]
+    edits = sample(edits, limit or len(edits))
     renamed = renames(edits)
     counters: dict[str, Callable[..., Totals]] = {
         **{f"look-up, {k} after {longest}": partial(lookup, (k, longest)) for k, longest in LOOKUPS},

@@ -15,16 +15,16 @@ from typing import TypeVar
 
 import click
 from tqdm import tqdm
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.corpus import FORMS, Pair, load
 from bench.markdown import RESULTS, head, keep, row
 from specedit import SpecEditError, default_model
-from specedit.decoding.cost import FixedCost
+from specedit.decoding.cost import CostCurve, FixedCost
 from specedit.decoding.encode import encode_chat, encode_text, make_request
-from specedit.decoding.planner import Planner
+from specedit.decoding.planner import MAX_DRAFT, Planner
 from specedit.editing.languages import language_of
 from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import count, fewest_passes
@@ -44,6 +44,11 @@ REMEMBERING = "all, remembering"
 P = TypeVar("P")
 
 
+def default_tokenizer() -> PreTrainedTokenizerBase:
+    """The default model's."""
+    return AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
+
+
 def cases(
     pairs: Iterable[Pair], tokenizer, forms: Iterable[str] = FORMS
 ) -> list[tuple[Pair, str, Request, list[int]]]:
@@ -61,6 +66,12 @@ def cases(
     return found
 
 
+def seconds_of(scored: Iterable[int], cost: CostCurve) -> float:
+    """What passes of so many tokens cost."""
+    seconds = cost(MAX_DRAFT + 1)
+    return float(sum(seconds[tokens - 1] for tokens in scored))
+
+
 def sample(pairs: Sequence[P], wanted: int) -> list[P]:
     """So many of them, from all over."""
     size = min(wanted, len(pairs))
@@ -74,9 +85,7 @@ def sample(pairs: Sequence[P], wanted: int) -> list[P]:
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the results.")
 def main(curve: str, chosen: str, wanted: int, out: Path) -> None:
     """Count and print a table: tokens a pass, and how many times as fast as plain decoding."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
+    tokenizer = default_tokenizer()
     every = load()
     pairs = sample(every, wanted)
     forms = [form for form in FORMS if form in chosen.split(",")]

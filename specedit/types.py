@@ -81,11 +81,13 @@ class Draft:
             behind it. The planner measures what it is worth, so a proposer needs no probabilities. What was
             not found but computed has the most.
         kind: how the proposer came to it, where that makes a difference: each kind is measured apart.
+        rivals: whether the tokens compete for the next place instead, the likeliest first.
     """
 
     tokens: list[int]
     match: int = 0
     kind: str = ""
+    rivals: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.corpus import load
 from bench.corpus.python_files import python_files, renames
-from bench.count import CURVES, cases, sample, table
+from bench.count import CURVES, cases, default_tokenizer, sample, seconds_of, table
 from bench.edits import load_edits
 from bench.markdown import RESULTS, head, keep, machine, row
 from bench.rewrite import Bench
 from specedit import Sampling, SpecEditError, default_model, models
 from specedit.decoding.cost import FixedCost
-from specedit.decoding.planner import Planner, agreeing
+from specedit.decoding.planner import Planner
 from specedit.paths import cache_folder
 from specedit.proposers import DEFAULT, create
 from specedit.replay import count, fewest_passes
@@ -105,9 +105,7 @@ def ask(peer: list[str], environments: dict, lines: list[dict], *arguments: str)
 
 def drafters(listed: dict, limit: int) -> tuple[list[dict], dict[str, str]]:
     """For every case how many passes each drafter needs and what they cost, and who is absent."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(default_model.ensure(click.echo))
+    tokenizer = default_tokenizer()
     pairs = load()
     chosen = cases(sample(pairs, limit), tokenizer)
     renamed = renames(python_files(tokenizer))
@@ -126,7 +124,7 @@ def drafters(listed: dict, limit: int) -> tuple[list[dict], dict[str, str]]:
         }
         found.append({"language": pair.language, "form": form, "tokens": len(answer), "ways": ways})
     lines = [{"prompt": list(request.prompt), "answer": answer} for _, _, request, answer in chosen]
-    seconds, absent = cost(256), {}
+    absent = {}
     for drafter in listed["drafters"]:
         click.echo(drafter["name"])
         try:
@@ -135,8 +133,8 @@ def drafters(listed: dict, limit: int) -> tuple[list[dict], dict[str, str]]:
             absent[drafter["name"]] = str(error)
             continue
         for entry, scored in zip(found, answers, strict=True):
-            taken = float(sum(seconds[n - 1] for n in scored))
-            entry["ways"][drafter["name"]] = {"passes": len(scored), "seconds": taken}
+            way = {"passes": len(scored), "seconds": seconds_of(scored, cost)}
+            entry["ways"][drafter["name"]] = way
     return found, absent
 
 
@@ -151,7 +149,7 @@ def engines(listed: dict, dtype: str, limit: int, most: int) -> tuple[list[dict]
         for engine, ways in HERE_TOO.items():
             for name, way in ways.items():
                 tokens, run = bench.run(way, edit, prompt, budget, Sampling())
-                entry.setdefault(engine, {})[name] = {"tokens": tokens, "seconds": run["seconds"]}
+                entry.setdefault(engine, {})[name] = taken(tokens, run["seconds"])
         found.append({"name": edit.name, "engines": entry})
     absent = {}
     folder = str(default_model.ensure(click.echo))
@@ -168,8 +166,13 @@ def engines(listed: dict, dtype: str, limit: int, most: int) -> tuple[list[dict]
                 absent[name] = str(error)
                 continue
             for entry, answer in zip(found, answers, strict=True):
-                entry["engines"].setdefault(engine["name"], {})[way] = answer
+                entry["engines"].setdefault(engine["name"], {})[way] = taken(**answer)
     return found, absent, bench.ways.about()
+
+
+def taken(tokens: list[int], seconds: float) -> dict:
+    """What is kept of an answer: how long it took, and by what another is known to be the same."""
+    return {"seconds": seconds, "digest": sha256(json.dumps(tokens).encode()).hexdigest()[:16]}
 
 
 def engines_table(found: list[dict]) -> str:
@@ -184,12 +187,10 @@ def engines_table(found: list[dict]) -> str:
         for way in ways[0]:
             took = sum(entry[way]["seconds"] for entry in ways)
             plain = sum(entry["plain"]["seconds"] for entry in ways) if "plain" in ways[0] else None
-            alike = 0
-            for entry in found:
-                ours, theirs = (
-                    entry["engines"][e][w]["tokens"] for e, w in (("specedit", "plain"), (engine, way))
-                )
-                alike += agreeing(ours, theirs) == len(ours) == len(theirs)
+            alike = sum(
+                entry["engines"]["specedit"]["plain"]["digest"] == entry["engines"][engine][way]["digest"]
+                for entry in found
+            )
             lines.append(
                 row(
                     f"{engine}, {way}",

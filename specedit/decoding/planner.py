@@ -104,15 +104,22 @@ class Planner:
                 self._offers += self._guard(proposer, self._ask, proposer, history, asked) or []
         tree = Tree()
         for offer, length in self._plan(limit)[1]:
-            tree.add(offer.name, offer.tokens[:length])
+            tokens = offer.tokens[:length]
+            for draft in [[token] for token in tokens] if offer.rivals else [tokens]:
+                tree.add(offer.name, draft)
         return tree
 
     def learn(self, emitted: Sequence[int], scored: int, seconds: float) -> None:
         """What the target wrote after the latest offers, and how long scoring `scored` tokens took."""
         self.cost.learn(scored, seconds)
+        drafted = any(offer.tokens[0] == emitted[0] for offer in self._offers if not offer.rivals)
         for offer in self._offers:
-            right = agreeing(offer.tokens, emitted)
-            offer.rates.learn(offer.match, right, right < min(len(offer.tokens), len(emitted)))
+            if not offer.rivals:
+                right = agreeing(offer.tokens, emitted)
+                offer.rates.learn(offer.match, right, right < min(len(offer.tokens), len(emitted)))
+            elif not drafted:
+                found = emitted[0] in offer.tokens
+                offer.rates.learn(0, int(found), not found)
 
     def _worth(self, proposer: Proposer, limit: int) -> int:
         """How many tokens to ask a slow proposer for; 0 where what the others offer brings more."""
@@ -126,13 +133,15 @@ class Planner:
 
     def _plan(self, limit: int) -> tuple[float, list[tuple[_Offer, int]]]:
         """The most tokens a second that the offers bring, and how much of which are to be verified for it."""
-        choices = [self._offers] if self._branching else [[offer] for offer in self._offers]
+        one_each = ([offer] for offer in self._offers if not offer.rivals)
+        choices = [self._offers] if self._branching else one_each
         plans = [self._best(offers, limit) for offers in choices if offers]
         return max(plans, key=itemgetter(0), default=(0.0, []))
 
     def _best(self, offers: list[_Offer], limit: int) -> tuple[float, list[tuple[_Offer, int]]]:
         """The most tokens a second that verifying some of these brings, and how much of each that takes."""
-        offers = sorted(offers, key=lambda offer: -offer.chances[0])
+        rivals = [offer for offer in offers if offer.rivals]
+        offers = sorted((o for o in offers if not o.rivals), key=lambda offer: -offer.chances[0])
         for number, offer in enumerate(offers):
             fork = None
             for earlier in offers[:number]:  # where both begin alike, the tokens are the earlier one's
@@ -145,7 +154,12 @@ class Planner:
                     offer.shared, fork = common, earlier
             if fork:
                 _part(fork, offer)
-        chances = np.concatenate([offer.chances[offer.shared :] for offer in offers]) ** _CAUTION
+        values = [offer.chances[offer.shared :] ** _CAUTION for offer in offers]
+        # Rivals are right as often as they are where no draft is; they are neither picked nor come cheaply.
+        wrong = max(1 - sum(offer.chances[0] for offer in offers if not offer.shared), 0.0)
+        values += [wrong * offer.chances for offer in rivals]
+        offers += rivals
+        chances = np.concatenate(values)
         owners = np.repeat(np.arange(len(offers)), [len(o.tokens) - o.shared for o in offers])
         likeliest = np.argsort(-chances, kind="stable")[:limit]
         paces = (1 + np.cumsum(chances[likeliest])) / self.cost(len(likeliest) + 1)[1:]  # tokens a second
@@ -178,7 +192,11 @@ class Planner:
             if tokens := self._tokens(draft, limit):
                 rates = self._rates.get(kind) or self._rates.setdefault(kind, _Rates(rank=kind[2]))
                 match = min(draft.match, _STRONGEST)
-                offers.append(_Offer(proposer.name, tokens, match, rates, rates.chances(match, len(tokens))))
+                if draft.rivals:
+                    chances = np.full(len(tokens), rates.chances(0, 1)[0] / len(tokens))
+                else:
+                    chances = rates.chances(match, len(tokens))
+                offers.append(_Offer(proposer.name, tokens, match, rates, chances, draft.rivals))
         return offers
 
     def _tokens(self, draft: Draft, limit: int) -> list[int]:
@@ -199,6 +217,7 @@ class _Offer:
         match: how many agreeing tokens stand behind it, as far as that counts.
         rates: of drafts like it.
         chances: float64 [n], how likely the target is to accept all tokens up to each.
+        rivals: whether it is each of them alone instead, where no draft is right.
         shared: how many of its first tokens a likelier draft has, too.
     """
 
@@ -207,6 +226,7 @@ class _Offer:
     match: int
     rates: _Rates
     chances: np.ndarray
+    rivals: bool = False
     shared: int = 0
 
 
@@ -231,14 +251,14 @@ class _Rates:
     def __init__(self, rank: int) -> None:
         # Right and wrong, by strength. The prior weighs as much as one first token and eight next ones.
         self._first = [[first, 1 - first] for first in np.multiply(_FIRST, _RIVAL if rank else 1).tolist()]
-        self._next = 8 * np.stack([_NEXT, 1 - np.array(_NEXT)], axis=1)  # [strengths, 2]
+        self._next = [[8 * rate, 8 * (1 - rate)] for rate in _NEXT]
         self._onward: np.ndarray | None = None  # float64 [strengths], the rates of next tokens
 
     def chances(self, match: int, size: int) -> np.ndarray:
         """float64 [size]: how likely the first 1, 2, … tokens are all right after `match` agreeing ones."""
         if self._onward is None:
-            right, wrong = self._next.T
-            self._onward = np.minimum(right / (right + wrong), _SUREST)
+            onward = [right / (right + wrong) for right, wrong in self._next]
+            self._onward = np.minimum(onward, _SUREST)
         rates = self._onward[_STRENGTH[match : match + size]]
         first, not_first = self._first[_STRENGTHS[match]]
         rates[0] = min(first / (first + not_first), _SUREST)
@@ -249,15 +269,17 @@ class _Rates:
         first = self._first[_STRENGTHS[match]]
         first[:] = (_MEMORY_FIRST * count for count in first)
         first[0 if right else 1] += 1
-        if right:
-            strengths = _STRENGTH[match + 1 : match + right + 1]
-            counts = np.bincount(strengths[: right - 1], minlength=len(_NEXT))
-            touched = counts > 0
-            touched[strengths[-1]] |= wrong
-            self._next[touched] *= _MEMORY_NEXT
-            self._next[:, 0] += counts
-            self._next[strengths[-1], 1] += wrong
-            self._onward = None
+        if not right:
+            return
+        begin, end = match + 1, match + right  # what stood behind the second one, and behind the next one
+        for strength in range(_STRENGTHS[begin], _STRENGTHS[end] + 1):
+            least, most = 1 << (strength - 1), (1 << strength) - 1 if strength < len(_NEXT) - 1 else end
+            known = max(min(most, end - 1) - max(least, begin) + 1, 0)
+            missed = wrong and strength == _STRENGTHS[end]
+            if known or missed:
+                counts = self._next[strength]
+                counts[:] = _MEMORY_NEXT * counts[0] + known, _MEMORY_NEXT * counts[1] + missed
+                self._onward = None
 
 
 def agreeing(a: Sequence[int], b: Sequence[int]) -> int:

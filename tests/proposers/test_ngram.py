@@ -14,8 +14,13 @@ def started(prompt=()):
     return proposer
 
 
+def drafts(proposer, history, limit):
+    """But not the tokens that compete for the next place alone."""
+    return [draft for draft in proposer.propose(history, limit) if not draft.rivals]
+
+
 def best(proposer, history, limit):
-    return next(iter(proposer.propose(history, limit)), Draft([]))
+    return next(iter(drafts(proposer, history, limit)), Draft([]))
 
 
 def propose(text: str, limit: int = 100) -> tuple[str, int]:
@@ -47,7 +52,7 @@ def test_nothing_is_expected_after_something_new():
 
 def test_it_learns_from_the_answer_as_it_grows():
     proposer, history = started(), list(b"one:two,")
-    assert proposer.propose(history, 3) == []
+    assert drafts(proposer, history, 3) == []
     history += b"three,one"
     assert bytes(best(proposer, history, 4).tokens) == b":two"
 
@@ -100,7 +105,7 @@ def test_the_index_grows_with_the_text_and_no_faster():
 def ranked(proposer, text: str) -> list[str]:
     """What is expected besides what followed the longest suffix."""
     return [
-        "".join(map(chr, draft.tokens)) for draft in proposer.propose([ord(c) for c in text], 9) if draft.kind
+        "".join(map(chr, draft.tokens)) for draft in drafts(proposer, [ord(c) for c in text], 9) if draft.kind
     ]
 
 
@@ -110,6 +115,11 @@ def test_what_followed_the_last_tokens_most_often_comes_first():
 
 def test_it_goes_on_as_long_as_one_token_mostly_followed():
     assert "bcde " in ranked(started(), "abcde abcxx abcde .a")
+
+
+def test_the_tokens_of_late_compete_for_the_next_place():
+    (rivals,) = (draft for draft in started().propose(list(b"abcab"), 9) if draft.rivals)
+    assert bytes(rivals.tokens) == b"bac"
 
 
 def test_the_next_answer_profits_from_the_last_until_all_is_forgotten():

@@ -23,6 +23,15 @@ class Ones(Proposer):
         return [Draft([1] * limit, match=3)]
 
 
+class Rivals(Proposer):
+    """One of these may be next."""
+
+    name = "rivals"
+
+    def propose(self, history, limit):
+        return [Draft([2, 3, 4], rivals=True)]
+
+
 class Silent(Proposer):
     name = "silent"
 
@@ -104,6 +113,20 @@ def test_a_proposer_that_fails_is_left_out_and_the_answer_goes_on():
     with pytest.warns(UserWarning, match="Proposer broken failed and is left out"):
         assert plan.propose([0], 9).tokens == [1] * 9
     assert plan.propose([0], 9).tokens == [1] * 9
+
+
+def test_rivals_are_verified_side_by_side_where_that_is_free():
+    tree = after(planner(FLAT, Rivals()), [4], steps=3)
+    assert (tree.tokens, tree.parents) == ([2, 3, 4], [0, 0, 0])
+
+
+def test_rivals_stand_back_where_another_draft_is_sure():
+    half_free = [1, 1, 1, 1.5, 2, 3, 5, 9, 17]
+    assert set(after(planner(half_free, Ones(), Rivals()), [1] * 64, steps=20).names) == {"ones"}
+
+
+def test_rivals_that_are_always_wrong_are_not_verified():
+    assert after(planner([1, 1.1, 1.2, 1.4, 1.6, 2, 3, 5, 9], Rivals()), [5], steps=20) == Tree()
 
 
 def test_to_forget_reaches_every_proposer():
