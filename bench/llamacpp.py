@@ -35,12 +35,12 @@ from bench.markdown import RESULTS, head, keep, machine, row
 from bench.ways import Ways, processor
 from specedit import Sampling, SpecEditError, SpecEditor
 from specedit.decoding.encode import encode_text, make_request
-from specedit.decoding.planner import agreeing
 from specedit.decoding.sampling import Sampler
 from specedit.editing import build_prompt
 from specedit.editing.languages import language_of
 from specedit.integrations.llamacpp import editor
 from specedit.integrations.llamacpp.convert import default_gguf
+from specedit.types import agreeing
 
 OURS = {"plain": "plain decoding, by specedit", "specedit": "**specedit**"}
 # As llama-cpp-python's own: with its default of 10 tokens, and with more.

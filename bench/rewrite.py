@@ -26,11 +26,11 @@ from bench.rewrite_report import report
 from bench.ways import Ways, editor_with
 from specedit import Sampling, SpecEditError, models
 from specedit.decoding.encode import encode_text, make_request
-from specedit.decoding.planner import agreeing
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.text import TextStream
 from specedit.editing import build_prompt
 from specedit.editing.languages import language_of
+from specedit.types import agreeing
 
 SAMPLED = ("plain", "specedit")
 WAYS = ("plain", "specedit", "nothing", "wrong", "transformers", "lookup")

@@ -97,11 +97,13 @@ async def load(url: str, edits: list[Edit], clients: int, speculate: bool) -> di
 
 def first_token(url: str, asked: dict) -> float:
     """Seconds to the first piece of an answer."""
-    begun = time.perf_counter()
+    begun, first = time.perf_counter(), None
     with httpx.stream("POST", f"{url}/v1/rewrite", json=asked | {"stream": True}, timeout=600) as stream:
-        for line in stream.iter_lines():
-            if line.startswith("data:"):
-                return time.perf_counter() - begun
+        for line in stream.iter_lines():  # to the end, so that the next answer finds this one finished
+            if line.startswith("data:") and first is None:
+                first = time.perf_counter() - begun
+    if first is not None:
+        return first
     raise click.ClickException("The server gave no answer: look at its log.")
 
 
@@ -178,7 +180,7 @@ def report(result: dict) -> str:
     if rounds := result.get("rounds"):
         parts += [
             f"{EDITS} edits of files of {LINES[0]} to {LINES[-1]} lines, at most {MOST} tokens each, default "
-            "model in float32, a fresh server for every row and way; one run.",
+            f"model in float32, a fresh server for every row and way; one run. {result['about']}",
             table(rounds),
         ]
     if again := [one["seconds"] for one in result.get("again", [])]:
@@ -197,9 +199,9 @@ def report(result: dict) -> str:
             f"Soak: 16 clients for {memory[-1][0] / 60:.0f} minutes, a third of them leaving after half a "
             f"second and a third after two, `--kept {KEPT}`: the server took {soaked['before']:.0f} MiB "
             f"before, {early:.0f} in the second and third minute, {late:.0f} in the last two (medians), and "
-            f"{soaked['afterwards']:.0f} when all had gone."
+            f"{soaked['afterwards']:.0f} when all had gone. {soaked['about']}"
         )
-    return "\n\n".join([*parts, result["about"]])
+    return "\n\n".join(parts)
 
 
 @click.command(help=__doc__)
@@ -212,21 +214,26 @@ def main(soaking: float | None, limit: int | None, only: tuple[int, ...]) -> Non
     result = json.loads(FILE.read_text()) if FILE.exists() else {"rounds": {}, "again": []}
     versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "specedit"))
     machine = f"{processor()}, {os.cpu_count()} cores; python {platform.python_version()}, {versions}"
-    result["about"] = f"{machine}; {date.today()}."
+    about = f"{machine}; {date.today()}."
     if soaking:
         with server("--kept", str(KEPT)) as url:
-            result["soak"] = asyncio.run(soak(url, edits, soaking))
+            result["soak"] = asyncio.run(soak(url, edits, soaking)) | {"about": about}
+        keep(FILE, result, report(result) + "\n")
     else:
+        rounds: dict[str, dict] = {}
         for clients in tqdm(only or CLIENTS, "clients"):
             for way in ("speculating", "plain"):
                 with server("--kept", "0") as url:
                     asked = load(url, chosen, clients, way == "speculating")
-                    result["rounds"][f"{clients} {way}"] = asyncio.run(asked)
+                    rounds[f"{clients} {way}"] = asyncio.run(asked)
+            if not limit:  # a run that is stopped keeps what it has measured
+                result |= {"about": about, "rounds": rounds, "again": []}
+                keep(FILE, result, report(result) + "\n")
         if limit:
-            click.echo(table(result["rounds"]))
+            click.echo(table(rounds))
             return
         result["again"] = twice()
-    keep(FILE, result, report(result) + "\n")
+        keep(FILE, result, report(result) + "\n")
     click.echo(report(result))
 
 

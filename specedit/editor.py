@@ -17,7 +17,7 @@ from specedit.decoding.cost import CostCurve
 from specedit.decoding.encode import Messages, encode_chat, encode_text, longest_token, make_request
 from specedit.decoding.grammar import Grammar
 from specedit.decoding.loop import decode
-from specedit.decoding.planner import Planner, agreeing
+from specedit.decoding.planner import Planner
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.decoding.text import TextStream
@@ -33,7 +33,7 @@ from specedit.targets import Target
 from specedit.targets.batch import Batch, SharedCost, check_wanted
 from specedit.targets.hf import HFTarget
 from specedit.targets.linear import pack
-from specedit.types import Sampling, SpecEditError
+from specedit.types import Sampling, SpecEditError, agreeing
 
 if TYPE_CHECKING:
     from specedit.integrations.hosted import HostedEditor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -107,7 +107,7 @@ class Tree:
     names: list[str] = field(default_factory=list)
     _children: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def add(self, name: str, draft: Sequence[int]) -> None:
+    def add(self, name: str, draft: Iterable[int]) -> None:
         """Merge a draft into the tree."""
         position = 0
         for token in draft:
@@ -136,3 +136,11 @@ def depths(parents: Sequence[int]) -> list[int]:
     for parent in parents:
         found.append(found[parent] + 1)
     return found
+
+
+def agreeing(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many leading tokens of a and b are the same."""
+    size = min(len(a), len(b))
+    if a[:size] == b[:size]:
+        return size
+    return next((place for place in range(size) if a[place] != b[place]), size)

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from specedit.decoding.planner import agreeing
-from specedit.types import SpecEditError
+from specedit.types import SpecEditError, agreeing
 
 # Some models would go on with empty lines for ever, where any white space may stand.
 _LAYOUT = {"whitespace_pattern": "[ \n]{0,20}"}

@@ -17,7 +17,7 @@ import numpy as np
 
 from specedit.decoding.cost import CostCurve
 from specedit.proposers import Proposer, Request
-from specedit.types import Draft, Tree
+from specedit.types import Tree, agreeing
 
 MAX_DRAFT = 255  # with the token before it a forward pass of 256, the largest that is measured
 # What each outcome is worth after the next one.
@@ -28,6 +28,7 @@ _MEMORY_NEXT = 0.97
 _FIRST = (0.1, 0.2, 0.4, 0.55, 0.7, 0.8, 0.9, 0.9, 0.95, 0.95)
 _NEXT = (0.7, 0.8, 0.88, 0.93, 0.96, 0.98, 0.99, 0.99, 0.99, 0.99)
 _SUREST = 0.9999  # no token is held to be likelier
+_LEAST = 0.02  # tokens that are less likely are not looked at
 _RIVAL = 0.3  # of these for a draft that is not its proposer's likeliest
 _STRONGEST = 1 << (len(_FIRST) - 2)
 # The strength of m agreeing tokens, for every m that a draft can reach.
@@ -106,7 +107,7 @@ class Planner:
         for offer, length in self._plan(limit)[1]:
             tokens = offer.tokens[:length]
             for draft in [[token] for token in tokens] if offer.rivals else [tokens]:
-                tree.add(offer.name, draft)
+                tree.add(offer.name, takewhile(self._is_token, draft))
         return tree
 
     def learn(self, emitted: Sequence[int], scored: int, seconds: float) -> None:
@@ -115,10 +116,10 @@ class Planner:
         drafted = any(offer.tokens[0] == emitted[0] for offer in self._offers if not offer.rivals)
         for offer in self._offers:
             if not offer.rivals:
-                right = agreeing(offer.tokens, emitted)
-                offer.rates.learn(offer.match, right, right < min(len(offer.tokens), len(emitted)))
+                right = agreeing(offer.draft, emitted)
+                offer.rates.learn(offer.match, right, right < min(len(offer.draft), len(emitted)))
             elif not drafted:
-                found = emitted[0] in offer.tokens
+                found = emitted[0] in offer.draft
                 offer.rates.learn(0, int(found), not found)
 
     def _worth(self, proposer: Proposer, limit: int) -> int:
@@ -154,12 +155,13 @@ class Planner:
                     offer.shared, fork = common, earlier
             if fork:
                 _part(fork, offer)
-        values = [offer.chances[offer.shared :] ** _CAUTION for offer in offers]
         # Rivals are right as often as they are where no draft is; they are neither picked nor come cheaply.
         wrong = max(1 - sum(offer.chances[0] for offer in offers if not offer.shared), 0.0)
-        values += [wrong * offer.chances for offer in rivals]
+        drafted = sum(len(offer.tokens) - offer.shared for offer in offers)
         offers += rivals
-        chances = np.concatenate(values)
+        chances = np.concatenate([offer.chances[offer.shared :] for offer in offers])
+        chances[:drafted] **= _CAUTION
+        chances[drafted:] *= wrong
         owners = np.repeat(np.arange(len(offers)), [len(o.tokens) - o.shared for o in offers])
         likeliest = np.argsort(-chances, kind="stable")[:limit]
         paces = (1 + np.cumsum(chances[likeliest])) / self.cost(len(likeliest) + 1)[1:]  # tokens a second
@@ -189,22 +191,21 @@ class Planner:
         for draft in drafts:
             kind = (proposer.name, draft.kind, ranks[draft.kind])
             ranks[draft.kind] += 1
-            if tokens := self._tokens(draft, limit):
+            if tokens := draft.tokens[:limit]:
                 rates = self._rates.get(kind) or self._rates.setdefault(kind, _Rates(rank=kind[2]))
                 match = min(draft.match, _STRONGEST)
                 if draft.rivals:
                     chances = np.full(len(tokens), rates.chances(0, 1)[0] / len(tokens))
                 else:
                     chances = rates.chances(match, len(tokens))
-                offers.append(_Offer(proposer.name, tokens, match, rates, chances, draft.rivals))
+                    chances = chances[: max(int((chances > _LEAST).sum()), 1)]
+                offers.append(
+                    _Offer(proposer.name, tokens, match, rates, tokens[: len(chances)], chances, draft.rivals)
+                )
         return offers
 
-    def _tokens(self, draft: Draft, limit: int) -> list[int]:
-        """Those of a draft, cut to the limit and before the first id that is no token."""
-        tokens = draft.tokens[:limit]
-        if tokens and not (min(tokens) >= 0 and max(tokens) < self._vocab_size):
-            return list(takewhile(lambda token: 0 <= token < self._vocab_size, tokens))
-        return tokens
+    def _is_token(self, token: int) -> bool:
+        return 0 <= token < self._vocab_size
 
 
 @dataclass(slots=True)
@@ -213,18 +214,20 @@ class _Offer:
 
     Attributes:
         name: its proposer's.
-        tokens: what it says.
+        draft: what it says.
         match: how many agreeing tokens stand behind it, as far as that counts.
         rates: of drafts like it.
+        tokens: as much of it as is at all likely.
         chances: float64 [n], how likely the target is to accept all tokens up to each.
         rivals: whether it is each of them alone instead, where no draft is right.
         shared: how many of its first tokens a likelier draft has, too.
     """
 
     name: str
-    tokens: list[int]
+    draft: list[int]
     match: int
     rates: _Rates
+    tokens: list[int]
     chances: np.ndarray
     rivals: bool = False
     shared: int = 0
@@ -280,13 +283,3 @@ class _Rates:
                 counts = self._next[strength]
                 counts[:] = _MEMORY_NEXT * counts[0] + known, _MEMORY_NEXT * counts[1] + missed
                 self._onward = None
-
-
-def agreeing(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many leading tokens of a and b are the same."""
-    count = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        count += 1
-    return count

@@ -9,11 +9,12 @@ from specedit import Sampling, SpecEditor
 from specedit.decoding.cost import FixedCost
 from specedit.decoding.encode import encode_text
 from specedit.decoding.loop import decode
-from specedit.decoding.planner import Planner, agreeing
+from specedit.decoding.planner import Planner
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import Forced, replay
+from specedit.types import agreeing
 
 pytestmark = pytest.mark.model
 
