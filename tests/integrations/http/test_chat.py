@@ -102,7 +102,8 @@ def test_what_was_asked_before_is_cached(small):
 
 
 @pytest.mark.parametrize(
-    "content", ["one two three", [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}], "", []]
+    "content",
+    ["one two three", [{"type": "text", "text": "one "}, {"type": "text", "text": "two three"}], "", []],
 )
 def test_prediction_forms(serve, replay, content):
     reply = serve(replay("one two three")).openai.chat.completions.create(
@@ -112,7 +113,7 @@ def test_prediction_forms(serve, replay, content):
     )
     assert reply.choices[0].message.content == "one two three"
     accepted = reply.usage.completion_tokens_details.accepted_prediction_tokens
-    assert (accepted > 3) == bool(content)  # a few are guessed anyway
+    assert (accepted > 8) == bool(content)  # every other letter is guessed anyway: there are so few
 
 
 @pytest.mark.parametrize(
