@@ -25,12 +25,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.corpus import Pair
 from bench.corpus.python_files import python_files, renames
-from bench.count import CURVES, REMEMBERING, cases, default_tokenizer, sample, seconds_of
+from bench.count import CURVES, REMEMBERING, cases, default_tokenizer, seconds_of
 from bench.markdown import RESULTS, head, keep, row
 from bench.ways import processor
 from specedit.decoding.cost import FixedCost
 from specedit.decoding.encode import encode_text, make_request
 from specedit.decoding.planner import Planner
+from specedit.measure import sample
 from specedit.proposers import DEFAULT, create
 from specedit.replay import count, fewest_passes
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import click
 from tqdm import tqdm
@@ -26,6 +25,7 @@ from specedit.decoding.cost import CostCurve, FixedCost
 from specedit.decoding.encode import encode_chat, encode_text, make_request
 from specedit.decoding.planner import MAX_DRAFT, Planner
 from specedit.editing.languages import language_of
+from specedit.measure import sample
 from specedit.proposers import DEFAULT, Request, create
 from specedit.replay import count, fewest_passes
 
@@ -41,7 +41,6 @@ CURVES = {
     "bfloat16": (0.027, 0.027, 0.0275, 0.028, 0.035, 0.043, 0.063, 0.107, 0.200),
 }
 REMEMBERING = "all, remembering"
-P = TypeVar("P")
 
 
 def default_tokenizer() -> PreTrainedTokenizerBase:
@@ -70,12 +69,6 @@ def seconds_of(scored: Iterable[int], cost: CostCurve) -> float:
     """What passes of so many tokens cost."""
     seconds = cost(MAX_DRAFT + 1)
     return float(sum(seconds[tokens - 1] for tokens in scored))
-
-
-def sample(pairs: Sequence[P], wanted: int) -> list[P]:
-    """So many of them, from all over."""
-    size = min(wanted, len(pairs))
-    return [pairs[number * len(pairs) // size] for number in range(size)]
 
 
 @click.command()

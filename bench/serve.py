@@ -218,7 +218,6 @@ def main(soaking: float | None, limit: int | None, only: tuple[int, ...]) -> Non
     if soaking:
         with server("--kept", str(KEPT)) as url:
             result["soak"] = asyncio.run(soak(url, edits, soaking)) | {"about": about}
-        keep(FILE, result, report(result) + "\n")
     else:
         rounds: dict[str, dict] = {}
         for clients in tqdm(only or CLIENTS, "clients"):
@@ -233,7 +232,7 @@ def main(soaking: float | None, limit: int | None, only: tuple[int, ...]) -> Non
             click.echo(table(rounds))
             return
         result["again"] = twice()
-        keep(FILE, result, report(result) + "\n")
+    keep(FILE, result, report(result) + "\n")
     click.echo(report(result))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from statistics import median
+from typing import TypeVar
 
 from specedit.decoding.encode import encode_chat, encode_text, make_request
 from specedit.decoding.planner import Planner
@@ -20,6 +21,7 @@ from specedit.proposers import Request
 from specedit.replay import count, fewest_passes, replay
 from specedit.types import SpecEditError
 
+T = TypeVar("T")
 TIMED_TOKENS = 200  # of an answer that the model really decodes, to check the counting
 
 
@@ -147,8 +149,7 @@ class Report:
 
     def sample(self, size: int) -> list[PastEdit]:
         """Edits to be timed, from all over."""
-        size = min(size, len(self.edits))
-        return [self.edits[number * len(self.edits) // size].edit for number in range(size)]
+        return [measured.edit for measured in sample(self.edits, size)]
 
     @property
     def best(self) -> str:
@@ -237,6 +238,12 @@ class Report:
             "tokens_per_call": later / total.target_calls,
             "copier_tokens_per_call": later / sum(measured.fewest for measured in self.edits),
         }
+
+
+def sample(items: Sequence[T], wanted: int) -> list[T]:
+    """So many of them, from all over."""
+    size = min(wanted, len(items))
+    return [items[number * len(items) // size] for number in range(size)]
 
 
 def _settings(way: str, total: Statistics) -> str:

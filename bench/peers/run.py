@@ -26,13 +26,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench.corpus import load
 from bench.corpus.python_files import python_files, renames
-from bench.count import CURVES, cases, default_tokenizer, sample, seconds_of, table
+from bench.count import CURVES, cases, default_tokenizer, seconds_of, table
 from bench.edits import load_edits
 from bench.markdown import RESULTS, head, keep, machine, row
 from bench.rewrite import Bench
 from specedit import Sampling, SpecEditError, default_model, models
 from specedit.decoding.cost import FixedCost
 from specedit.decoding.planner import Planner
+from specedit.measure import sample
 from specedit.paths import cache_folder
 from specedit.proposers import DEFAULT, create
 from specedit.replay import count, fewest_passes
