@@ -53,13 +53,18 @@ def insert(file: Path, name: str, text: str) -> None:
     file.write_text(marked.sub(lambda _: f"{text}\n", whole), "utf-8")
 
 
+def _rank(model: str, dtype: str, **_: object) -> tuple[bool, bool]:
+    """Tables of random weights come last, and float32 first."""
+    return model.endswith("-random"), dtype != "float32"
+
+
 def main() -> None:
     from bench import replay_report, rewrite_report, serve
     from bench.peers import run as peers
 
     for name, report in (("rewrite", rewrite_report), ("replay", replay_report)):
         results = [json.loads(file.read_text("utf-8")) for file in sorted(RESULTS.glob(f"{name}-*.json"))]
-        results.sort(key=lambda result: result["about"]["dtype"] != "float32")
+        results.sort(key=lambda result: _rank(**result["about"]))
         if results:
             insert(README, f"bench:{name}", "\n\n".join(map(report.summary, results)))
     if serve.FILE.exists():

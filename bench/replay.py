@@ -18,10 +18,12 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import click
 import torch
 from rich.progress import Progress
+from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Qwen2Config
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -38,26 +40,34 @@ from specedit.replay import Forced, fewest_passes
 SHORTEST = 100  # tokens of an answer
 WARM_UP = 24
 WAYS = ["plain", "specedit", *DEFAULT, "transformers", "lookup", "lookup32"]
-# Shapes of Llama models with the default model's vocabulary, for random weights.
+
+
+def _llama(**sizes: int) -> Callable[[], PretrainedConfig]:
+    return partial(LlamaConfig, **sizes, vocab_size=49152, max_position_embeddings=8192)
+
+
+def _qwen(
+    hidden: int, between: int, layers: int, heads: int, shared: int, **more: Any
+) -> Callable[[], PretrainedConfig]:
+    return partial(
+        Qwen2Config,
+        hidden_size=hidden,
+        intermediate_size=between,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=shared,
+        **more,
+    )
+
+
+# Models to fill with random weights. Those of Llama's kind have the default model's vocabulary, so that it
+# can draft for them; the others are Qwen2.5-Coder's, as on the hub.
 SHAPES = {
-    "360m": {
-        "hidden_size": 960,
-        "intermediate_size": 2560,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 15,
-    },
-    "1.7b": {
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 32,
-    },
-    "7b": {
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-    },
+    "360m": _llama(hidden_size=960, intermediate_size=2560, num_hidden_layers=32, num_attention_heads=15),
+    "1.7b": _llama(hidden_size=2048, intermediate_size=8192, num_hidden_layers=24, num_attention_heads=32),
+    "qwen-1.5b": _qwen(1536, 8960, 28, heads=12, shared=2, vocab_size=151936, tie_word_embeddings=True),
+    "qwen-7b": _qwen(3584, 18944, 28, heads=28, shared=4, vocab_size=152064),
+    "qwen-32b": _qwen(5120, 27648, 64, heads=40, shared=8, vocab_size=152064),
 }
 
 
@@ -83,19 +93,18 @@ def chosen(tokenizer, per: int, longest: int) -> list[tuple[Pair, str, Request, 
 
 
 def ways_of(model: str | None, device: str | None, dtype: str | None, shape: str | None) -> Ways:
-    """A model: with random weights if a shape is named, and then the default model drafts for it, too."""
+    """A model: with random weights if a shape is named, and then the default one drafts for it, if it can."""
     loaded = models.load(model, device=device, dtype=dtype, progress=click.echo)
     if not shape:
         return Ways(editor_with(loaded.model, loaded.name, loaded.tokenizer), loaded.model)
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    drafter = loaded.model
-    config = LlamaConfig(**SHAPES[shape], vocab_size=drafter.config.vocab_size, max_position_embeddings=8192)
+    drafter, config = loaded.model, SHAPES[shape]()
     torch.manual_seed(0)
     with torch.device(drafter.device):
-        random = LlamaForCausalLM(config).to(drafter.dtype).eval()
+        random = AutoModelForCausalLM.from_config(config, dtype=drafter.dtype).eval()
     random.generation_config.eos_token_id = drafter.generation_config.eos_token_id
-    return Ways(editor_with(random, f"llama-{shape}-random", loaded.tokenizer), random, drafter)
+    drafts = config.vocab_size == drafter.config.vocab_size
+    editor = editor_with(random, f"{shape}-random", loaded.tokenizer)
+    return Ways(editor, random, drafter if drafts else None)
 
 
 @click.command(help=__doc__)
@@ -121,11 +130,12 @@ def main(
 ) -> None:
     ways = ways_of(model, device, dtype, shape)
     listed = chosen(ways.tokenizer, per, longest)
-    order = names.split(",") + (["assisted"] if shape else [])
+    order = names.split(",") + ["assisted"] * ways.assisted
     if not {"plain", "specedit"} <= set(order):
         raise click.UsageError("--ways needs plain and specedit, which all is compared with.")
     about = ways.about()
     result = {"about": about, "date": f"{date.today()}", "command": shlex.join(["python", *sys.argv])}
+    result["floor"] = ways.floor()
     result["edits"] = [
         {
             "language": pair.language,
@@ -170,7 +180,11 @@ def peaks(ways: Ways, order: list[str], listed: list) -> dict[str, int]:
     runs = {way: partial(ways.run, way, request, len(answer), Forced(answer)) for way in order}
     for run in runs.values():
         run()  # what is kept for good, as compiled kernels are, is no way's own
-    return {way: memory(run) for way, run in runs.items()}
+    found = {}
+    for way, run in runs.items():
+        ways.target.release()  # what graphs keep is ours
+        found[way] = memory(run)
+    return found
 
 
 def memory(run: Callable[[], object]) -> int:

@@ -55,7 +55,17 @@ def summary(result: dict) -> str:
     ours = list(runs(edits, "specedit"))
     total = sum(run["seconds"] for run in ours)
     split = ", ".join(f"{part} {sum(run[part] for run in ours) / total:.1%}" for part in PARTS)
-    return "\n".join([*lines, "", f"Where specedit's time goes: {split}. {machine(result)}"])
+    return "\n".join([*lines, "", f"Where specedit's time goes: {split}. {_floor(result)}{machine(result)}"])
+
+
+def _floor(result: dict) -> str:
+    if not (floor := result.get("floor")):
+        return ""
+    size, bandwidth = floor["bytes"], floor["bandwidth"]
+    return (
+        f"To read the weights once, {size / 1e9:.2f} GB, takes {1000 * size / bandwidth:.1f} ms at the "
+        f"{bandwidth / 1e9:,.1f} GB/s at which memory is copied. "
+    )
 
 
 def breakdown(result: dict) -> str:

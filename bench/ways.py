@@ -47,6 +47,9 @@ THEIRS = {
 }
 
 
+_COPIED = 1 << 30  # bytes; no cache holds them
+
+
 class Nothing(Proposer):
     """Never finds anything."""
 
@@ -121,6 +124,9 @@ class Ways:
         editor: its target decodes, in the ways that are ours.
         stock: the same model as transformers loads it, for its ways; by default the target's.
         assistant: another one, which drafts for it.
+
+    Attributes:
+        assisted: whether there is one.
     """
 
     def __init__(self, editor: SpecEditor, stock=None, assistant=None) -> None:
@@ -128,7 +134,8 @@ class Ways:
         self._stock = stock or getattr(self.target, "model", None)
         # Measured anew: what is kept for the user was perhaps learnt beside other work.
         self._cost = CostCurve.measure(self.target)
-        self._theirs = THEIRS | ({"assisted": {"assistant_model": assistant}} if assistant else {})
+        self.assisted = assistant is not None
+        self._theirs = THEIRS | ({"assisted": {"assistant_model": assistant}} if self.assisted else {})
         self.forget()
 
     def forget(self) -> None:
@@ -215,6 +222,24 @@ class Ways:
             "specedit": create(DEFAULT),
         }
         return Planner(made.get(way) or create(way.split(",")), copy.deepcopy(self._cost))
+
+    def floor(self) -> dict:
+        """What memory allows at most: every token needs all weights but the table of embeddings, unless that
+        is the last layer, too. Bytes of these, and bytes a second at which memory is copied."""
+        model = self._stock
+        weights = {id(weight): weight.nbytes for weight in model.parameters()}
+        table = model.get_input_embeddings().weight
+        if table is not model.get_output_embeddings().weight:
+            del weights[id(table)]
+        source = torch.zeros(_COPIED, dtype=torch.uint8, device=model.device)
+        target = torch.empty_like(source)
+        seconds = []
+        for _ in range(6):  # the first finds pages that were never touched
+            begin = perf_counter()
+            target.copy_(source)
+            target[-1].item()  # waits for the device
+            seconds.append(perf_counter() - begin)
+        return {"bytes": sum(weights.values()), "bandwidth": 2 * _COPIED / min(seconds)}
 
     def about(self) -> dict:
         """The model and the machine."""

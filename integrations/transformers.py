@@ -91,7 +91,7 @@ def speculate(
     """
     _check(model, generation_config, model_kwargs)
     streamer = streamer or _streamer()
-    target = HFTarget(model)
+    target = HFTarget(model, static=False)  # to capture graphs for every call would take too long
     planner = _planner(model, target, tuple(proposers)) if target.can_rollback and proposers else None
     mask = model_kwargs.get("attention_mask")
     answers = []
@@ -146,7 +146,7 @@ class Candidates(CandidateGenerator):
         proposers: Sequence[str] = DEFAULT,
         longest: int | None = None,
     ) -> None:
-        self._planner = _planner(model, HFTarget(model), tuple(proposers)).fork()
+        self._planner = _planner(model, HFTarget(model, static=False), tuple(proposers)).fork()
         self._ask = (tokenizer, prediction, references, language)
         self._vocabulary = model.config.get_text_config(decoder=True).vocab_size
         self._longest = longest
@@ -191,19 +191,15 @@ class _Processed(Sampler):
         self._before = prompt
         self._processors = processors
 
-    def _drawn(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> list[int]:
-        drawn: list[int] = []
-        for row in range(len(logits)):
-            drawn += super()._drawn(logits[row : row + 1], [*answer, *drawn], [])
-            if row == len(draft) or drawn[-1] != draft[row]:
-                break
-        return drawn
+    def _all_at_once(self, logits: Tensor) -> bool:
+        return False
 
-    def _draw_rows(
-        self, logits: Tensor, answer: Sequence[int], draft: Sequence[int], start: int
-    ) -> list[int]:
-        written = torch.cat([self._before, self._before.new_tensor(answer)])[None]
-        return super()._draw_rows(self._processors(written, logits.float()), answer, draft, start)
+    def _drawn(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> Iterator[int]:
+        for row in range(len(logits)):
+            before = [*answer, *draft[:row]]
+            written = torch.cat([self._before, self._before.new_tensor(before)])[None]
+            scores = self._processors(written, logits[row : row + 1].float())
+            yield from self._picked(scores, [len(before)])
 
 
 class _Ends:

@@ -38,7 +38,7 @@ class _Drafting(Proposer):
     _tokenizer: PreTrainedTokenizerBase | None = None  # of the draft model; None if it is the target's
 
     def _use(self, model: PreTrainedModel, name: str) -> None:
-        draft = HFTarget(model, name)
+        draft = HFTarget(model, name, static=False)
         if not draft.can_rollback:
             raise SpecEditError(
                 f"{name} keeps a state that cannot be rolled back: choose another draft model."

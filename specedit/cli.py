@@ -157,7 +157,7 @@ def rewrite(
     source = SourceFile.read(file, encoding)
     if write or (output and str(output) != "-"):
         check_writable(output or file)
-    shown = {str(path): SourceFile.read(path).text for path in references}
+    shown = {os.fsencode(path).decode("utf-8", "replace"): SourceFile.read(path).text for path in references}
     if instruction == "-":
         instruction = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if sys.stdin else ""
     check_instruction(instruction)

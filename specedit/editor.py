@@ -267,6 +267,7 @@ class SpecEditor:
         source: str | os.PathLike[str] | SourceFile,
         instruction: str,
         *,
+        said: str | None = None,
         name: str = "",
         references: Mapping[str, str] | None = None,
         client: str = "",
@@ -280,6 +281,7 @@ class SpecEditor:
         Args:
             source: text (str), or a file (`pathlib.Path` or `SourceFile`).
             instruction: what to change.
+            said: of this, what a person said: it is searched for leave to change tabs and the like.
             name: the file name to show the model for text; it also tells the language.
             references: other texts to show the model, by name.
             client: who asks, as in `stream`.
@@ -316,7 +318,8 @@ class SpecEditor:
             max_new_tokens=size + size // 2 + 256 if max_new_tokens is None else max_new_tokens,
             speculate=speculate,
         )
-        pieces = _rewriting(stream, source, instruction, prompt, self.target.max_length)
+        asked = instruction if said is None else said
+        pieces = _rewriting(stream, source, asked, prompt, self.target.max_length)
         return Stream(stream.stats, stream.trace, pieces, stream.cancelled)
 
     def margin(self, a: Generation, b: Generation) -> float | None:
@@ -340,7 +343,7 @@ class SpecEditor:
             return
         with self._batch.row(tokens, client, cancelled.is_set) as row:
             yield row
-            stats.cached_tokens = row.reused
+            stats.cached_tokens, stats.extra_memory = row.reused, self._batch.target.extra_bytes
 
     def _pieces(
         self,

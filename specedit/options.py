@@ -95,22 +95,25 @@ def hosted_options(command: Callable) -> Callable:
 
 def sampling_options(command: Callable) -> Callable:
     """The options that say how a token is drawn."""
-    zero_or_more = click.FloatRange(min=0)
+    # As far as a server takes them, too.
+    seeds, penalties = click.IntRange(0, 2**63 - 1), click.FloatRange(-2, 2)
     for option in (
-        click.option(
-            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For sampling."
-        ),
-        click.option("--frequency-penalty", type=float, default=0.0, help="Per earlier use of a token."),
-        click.option("--presence-penalty", type=float, default=0.0, help="For tokens used before."),
-        click.option(
-            "--repetition-penalty", type=click.FloatRange(min=0, min_open=True), default=1.0, help="1 is off."
-        ),
+        click.option("--seed", type=seeds, default=0, show_default=True, help="For sampling."),
+        click.option("--frequency-penalty", type=penalties, default=0.0, help="Per earlier use of a token."),
+        click.option("--presence-penalty", type=penalties, default=0.0, help="For tokens used before."),
+        click.option("--repetition-penalty", type=click.FloatRange(0.1, 10), default=1.0, help="1 is off."),
         click.option(
             "--min-p", type=click.FloatRange(0, 1), default=0.0, help="Share of the likeliest; 0 is off."
         ),
         click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, help="1 is off."),
-        click.option("--top-k", type=click.IntRange(min=0), default=0, help="0 is off."),
-        click.option("--temperature", type=zero_or_more, default=0.0, show_default=True, help="0 is greedy."),
+        click.option("--top-k", type=click.IntRange(0, 2**31 - 1), default=0, help="0 is off."),
+        click.option(
+            "--temperature",
+            type=click.FloatRange(0, 2),
+            default=0.0,
+            show_default=True,
+            help="0 is greedy.",
+        ),
     ):
         command = option(command)
     return command

@@ -29,6 +29,8 @@ class Forced(Sampler):
         self.answer = list(answer)
 
     def draw(self, logits: Tensor, answer: Sequence[int], tree: Tree) -> tuple[list[int], list[int]]:
+        if logits.device.type != "cpu":
+            logits.argmax(-1).tolist()  # a pass is over when its tokens are known
         drawn, path = list[int](), list[int]()
         position: int | None = 0
         while position is not None:
@@ -52,6 +54,7 @@ class CountingTarget:
     max_length: int | None = None
     eos_token_ids: frozenset[int] = frozenset()
     can_rollback = can_branch = True
+    pads = False
 
     def __init__(self, cost: CostCurve) -> None:
         self._cost = cost

@@ -9,13 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from threading import Event
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
+from specedit.decoding.encode import check_texts
 from specedit.decoding.statistics import Statistics
 from specedit.editing.source import SourceFile
 from specedit.results import EditResult, Generation, Stream, Trace, awaited, judged
@@ -32,7 +32,7 @@ _SILENCE = 120  # seconds without a word, keep-alive comments included, after wh
 
 class RemoteEditor:
     """Rewrites files as `SpecEditor` does, with the model of a server. Files are read, checked and written
-    here: the server sees their text and no path.
+    here: the server sees their text and names.
 
     Args:
         url: of the server, as it prints it.
@@ -82,12 +82,14 @@ class RemoteEditor:
         """See `SpecEditor.stream_rewrite`.
 
         Raises:
-            SpecEditError: while iterating: the server is not there, refuses, or breaks off.
+            SpecEditError: the instruction is no text; while iterating: the server is not there, refuses, or
+                breaks off.
         """
+        check_texts([instruction])
         body = {
             "text": source.text,
             "instruction": instruction,
-            "name": Path(source.name).name,
+            "name": source.shown_name,
             "references": dict(references or {}),
             "stop": list(stop),
             "max_tokens": max_new_tokens,
@@ -140,7 +142,9 @@ class RemoteEditor:
             with self._opener.open(asked, timeout=_SILENCE) as answer:
                 for line in answer:
                     field, _, value = line.decode("utf-8", "replace").rstrip("\r\n").partition(": ")
-                    if field == "event":
+                    if not field:  # a comment: somebody may look whether the answer is still wanted
+                        yield "", {}
+                    elif field == "event":
                         name = value
                     elif field == "data":
                         yield name, json.loads(value)
@@ -179,6 +183,7 @@ def _fill(stats: Statistics, said: dict[str, Any]) -> None:
     for part in ("prefill", "draft", "verify", "coordination", "first_token"):
         setattr(stats, part, seconds[part])
     stats.plain = seconds["plain_estimate"]
+    stats.extra_memory = said.get("extra_memory", 0)
 
 
 def _message(error: HTTPError) -> str:

@@ -28,7 +28,7 @@ from specedit.integrations.http.fields import (
     client_of,
     vocabulary_of,
 )
-from specedit.integrations.http.log import note
+from specedit.integrations.http.log import id_of, note
 from specedit.integrations.http.runner import Runner
 from specedit.integrations.http.steps import Step
 from specedit.results import EditResult
@@ -141,6 +141,7 @@ async def apply(body: ApplyRequest, request: Request, runner: Service) -> Respon
         runner.editor.stream_rewrite,
         body.initial_code,
         "\n\n".join(part for part in asked if part),
+        said=body.instruction or "",
         name=body.path,
         client=client_of(request),
     )
@@ -176,7 +177,7 @@ async def _deliver(
     stream: bool | None,
     said: Callable[[EditResult], dict[str, Any]],
 ) -> Response:
-    answers = runner.start([begin], traced=bool(stream))
+    answers = runner.start([begin], traced=bool(stream), request=id_of(request))
 
     async def assembled() -> dict[str, Any]:
         (result,) = [what async for _, what in answers if isinstance(what, EditResult)]

@@ -17,6 +17,7 @@ from specedit.types import Sampling, SpecEditError
 
 _ALIASES = {"default", "specedit", "auto"}
 _SEEDS = 2**63
+_KEYS = 10_000
 
 
 class Wire(BaseModel):
@@ -31,7 +32,7 @@ class TextPart(Wire):
     cache_control: Any = Field(None, description="Ignored: the longest common beginning is kept anyway.")
 
 
-Content = str | list[TextPart]
+Content = str | Annotated[list[TextPart], Field(fail_fast=True)]
 NonEmpty = Annotated[str, Field(min_length=1)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
@@ -63,7 +64,7 @@ class Drawing(Wire):
         dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Annotated[float, Field(ge=-100, le=100)]] | None
     ) = None
     max_tokens: int | None = Field(None, ge=1, lt=2**31)
-    stop: NonEmpty | Annotated[list[NonEmpty], Field(max_length=16)] | None = None
+    stop: NonEmpty | Annotated[list[NonEmpty], Field(max_length=16, fail_fast=True)] | None = None
 
     @property
     def stops(self) -> list[str]:
@@ -113,9 +114,26 @@ class JsonRoute(APIRoute):
 class _Strict(Request):
     async def json(self) -> Any:
         try:
-            return from_json(await self.body(), allow_inf_nan=False)
+            body = from_json(await self.body(), allow_inf_nan=False)
         except ValueError as error:
             raise ApiError(400, f"The body is no JSON: {error}.", code="invalid_json") from error
+        if _is_wide(body):
+            raise ApiError(400, f"The body has an object of more than {_KEYS} keys: send fewer.")
+        return body
+
+
+def _is_wide(value: Any) -> bool:
+    """Whether there is an object with so many keys that to name all that are wrong would take seconds."""
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            if len(value) > _KEYS:
+                return True
+            todo += value.values()
+        elif isinstance(value, list) and value and not isinstance(value[0], int):
+            todo += value
+    return False
 
 
 def runner_of(request: Request) -> Runner:
@@ -133,7 +151,7 @@ def client_of(request: Request) -> str:
 
 def check_model(runner: Runner, model: str | None) -> None:
     """Raises ApiError if another model is asked for than there is."""
-    if model is not None and model != runner.name and model not in _ALIASES:
+    if model is not None and model not in {runner.name, runner.full_name, *_ALIASES}:
         raise ApiError(
             404, f'This server has no such model: ask for "{runner.name}".', "model", "model_not_found"
         )

@@ -48,7 +48,7 @@ class Callers:
         self._app = app
         self._names = {"localhost", settings.host.lower(), *map(str.lower, settings.hosts)}
         self._any_address = not is_loopback(settings.host)  # an address cannot be rebound
-        self._origins = {origin.rstrip("/") for origin in settings.origins}
+        self._origins = set(settings.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (error := self._objection(Headers(scope=scope))):

@@ -52,6 +52,11 @@ def to_stderr() -> None:
         logger.setLevel(logging.INFO)
 
 
+def id_of(request: Request) -> str:
+    """What its log line and its answer call it."""
+    return str(request.scope["state"]["log"]["id"])
+
+
 def note(request: Request, **fields: Any) -> None:
     """Say this in the request's log line. No texts of the client's."""
     request.scope["state"]["log"].update(fields)

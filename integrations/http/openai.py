@@ -26,7 +26,7 @@ from specedit.integrations.http.fields import (
     client_of,
     vocabulary_of,
 )
-from specedit.integrations.http.log import note
+from specedit.integrations.http.log import id_of, note
 from specedit.integrations.http.runner import Begin, Runner
 from specedit.integrations.http.schemas import (
     MOST_ANSWERS,
@@ -285,7 +285,7 @@ async def _deliver(
         "model": runner.name,
         "system_fingerprint": f"specedit-{__version__}",
     }
-    answers = runner.start(begins, traced=replies[0].logprobs)
+    answers = runner.start(begins, traced=replies[0].logprobs, request=id_of(request))
 
     stats: dict[int, Statistics] = {}
 

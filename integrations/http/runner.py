@@ -66,6 +66,7 @@ class Runner:
 
     Attributes:
         name: of the model, as clients see it.
+        full_name: as the person who started the server gave it.
         created: when this began, in seconds since 1970.
         closing: no new requests are taken.
     """
@@ -76,7 +77,8 @@ class Runner:
         self.metrics = Metrics(self)
         self.closing = False
         self.created = int(time.time())
-        self.name = settings.name or editor.target.name.split(" ")[0].rstrip("/").rpartition("/")[2]
+        self.full_name = editor.target.name.rsplit(" ", 2)[0]  # without device and number format
+        self.name = settings.name or self.full_name.rstrip("/").rpartition("/")[2]
         self._places = settings.running if editor.concurrent else 1
         self._pool = ThreadPoolExecutor(self._places, "answer")
         self._jobs: set[_Job] = set()
@@ -91,12 +93,13 @@ class Runner:
         """Answers that wait for their turn."""
         return len(self._jobs) - self.running
 
-    def start(self, begins: Sequence[Begin], traced: bool = False) -> Answers:
+    def start(self, begins: Sequence[Begin], traced: bool = False, request: str = "") -> Answers:
         """Queue the answers to one request.
 
         Args:
             begins: what makes the stream of each; called in the thread that decodes it.
             traced: let steps say which tokens they consist of.
+            request: its id, for the log.
 
         Raises:
             ApiError: there are too many already, or the server stops.
@@ -116,7 +119,7 @@ class Runner:
         answers = Answers(len(begins))
         loop = asyncio.get_running_loop()
         for number, begin in enumerate(begins):
-            job = _Job(self, answers, number, begin, traced, loop)
+            job = _Job(self, answers, number, begin, traced, request, loop)
             answers.jobs.append(job)
             self._jobs.add(job)
             job.future = self._pool.submit(job.run)
@@ -134,6 +137,7 @@ class Runner:
             await asyncio.sleep(0.05)
         for job in list(self._jobs):
             job.cancel()
+            job.tell(_stopped())  # even if its pass goes on for long
         self._pool.shutdown(wait=False)
 
 
@@ -147,6 +151,7 @@ class _Job:
         number: int,
         begin: Begin,
         traced: bool,
+        request: str,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.future: Future[None] | None = None
@@ -156,6 +161,7 @@ class _Job:
         self._number = number
         self._begin = begin
         self._traced = traced
+        self._request = request
         self._loop = loop
         self._gone = threading.Event()
         self._stream: Stream[Any] | None = None
@@ -163,11 +169,16 @@ class _Job:
 
     def cancel(self) -> None:
         """From any thread. What has not begun never will."""
+        if self._gone.is_set():
+            return
         self._gone.set()
         if self._stream is not None:
             self._stream.cancel()
         if self.future is not None and self.future.cancel():
-            self._tell(_stopped())
+            del self._begin  # with the request's texts: the pool keeps the job until its turn
+            waited = perf_counter() - self._asked
+            self._runner.metrics.count(Statistics(), "cancelled", waited=waited, took=waited)
+            self.tell(_stopped())
 
     def run(self) -> None:
         self.began = perf_counter()
@@ -175,17 +186,17 @@ class _Job:
         try:
             stream = self._begun()
             stats = stream.stats
-            self._tell(self._finished(stream))
+            self.tell(self._finished(stream))
             outcome = "finished"
         except Cancelled:
             outcome = "cancelled"
-            self._tell(_stopped())
+            self.tell(_stopped())
         except ApiError as error:
             outcome = "refused"
-            self._tell(error)
+            self.tell(error)
         except BaseException as error:  # the server outlives it
-            _log.error("an answer failed", exc_info=error)
-            self._tell(_failed(error))
+            _log.error("an answer failed", exc_info=error, extra={"fields": {"id": self._request}})
+            self.tell(_failed(error))
         finally:
             ended = perf_counter()
             self._runner.metrics.count(
@@ -218,10 +229,10 @@ class _Job:
         if self._traced:
             reader = Reader(stream.trace, editor.tokenizer, editor.target.eos_token_ids)
         for piece in stream:
-            self._tell(reader.read(piece) if reader else Step(piece))
+            self.tell(reader.read(piece) if reader else Step(piece))
         return stream.result
 
-    def _tell(self, what: Step | Result | ApiError) -> None:
+    def tell(self, what: Step | Result | ApiError) -> None:
         self.post(self._answers.told.put_nowait, (self._number, what))
 
 

@@ -162,7 +162,7 @@ class ResponseFormat(Wire):
 
 
 class ChatRequest(Completing):
-    messages: list[Message] = Field(min_length=1, max_length=10_000)
+    messages: list[Message] = Field(min_length=1, max_length=10_000, fail_fast=True)
     max_completion_tokens: int | None = Field(None, ge=1, lt=2**31)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(None, ge=0, le=20)
@@ -186,8 +186,8 @@ class ChatRequest(Completing):
 class CompletionRequest(Completing):
     prompt: (
         str
-        | Annotated[list[TokenId], Field(min_length=1)]
-        | Annotated[list[NonEmpty], Field(min_length=1, max_length=MOST_ANSWERS)]
+        | Annotated[list[TokenId], Field(min_length=1, fail_fast=True)]
+        | Annotated[list[NonEmpty], Field(min_length=1, max_length=MOST_ANSWERS, fail_fast=True)]
         | Annotated[
             list[Annotated[list[TokenId], Field(min_length=1)]],
             Field(min_length=1, max_length=MOST_ANSWERS),

@@ -59,15 +59,21 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         ending = asyncio.create_task(self._runner.close(self._runner.settings.grace))
-        # Some clients never finish their requests: nobody waits for them.
         loop = asyncio.get_running_loop()
-        ending.add_done_callback(lambda _: loop.call_later(_LAST_SECONDS, setattr, self, "force_exit", True))
+        ending.add_done_callback(lambda _: loop.call_later(_LAST_SECONDS, self._hang_up))
         await super().shutdown(sockets)
         if self.force_exit:  # as after Ctrl-C again
             await self._runner.close()
         await ending
         self._tidying.cancel()
         self._runner.editor.save()  # requests themselves write nothing
+
+    def _hang_up(self) -> None:
+        """Some clients never finish their requests: nobody waits for them."""
+        self.force_exit = True
+        for connection in list(self.server_state.connections):
+            if connection.transport:
+                connection.transport.close()
 
 
 def _share_heap() -> None:

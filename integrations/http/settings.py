@@ -47,6 +47,8 @@ class Settings:
             )
         if not all(key.strip() for key in self.api_keys):
             raise SpecEditError("An API key is empty: give one that nobody guesses, or leave it out.")
+        as_browsers_write = tuple(origin.rstrip("/").lower() for origin in self.origins)
+        object.__setattr__(self, "origins", as_browsers_write)
 
 
 def is_loopback(host: str) -> bool:

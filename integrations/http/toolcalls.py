@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pydantic_core import from_json
@@ -52,12 +53,14 @@ class ToolCalls:
             if before:
                 yield before
             self._held = tag + inside
-            written, closed, after = inside.partition(_CLOSE)
-            if not closed:
+            end = inside.find(_CLOSE)
+            while end >= 0 and _is_cut(inside[:end]):  # the tag stands in a string
+                end = inside.find(_CLOSE, end + 1)
+            if end < 0:
                 return
-            call = self._call(written)
-            yield call or tag + written + closed
-            self._held, self._after_call = after, call is not None
+            call = self._call(inside[:end])
+            yield call or tag + inside[:end] + _CLOSE
+            self._held, self._after_call = inside[end + len(_CLOSE) :], call is not None
 
     def end(self) -> Iterator[str | ToolCall]:
         """The rest. Some models leave out the last closing tag."""
@@ -76,6 +79,17 @@ class ToolCalls:
         if not isinstance(name, str) or name not in self._names or not isinstance(arguments, dict):
             return None
         return ToolCall(f"call_{secrets.token_hex(12)}", name, compact(arguments))
+
+
+def _is_cut(written: str) -> bool:
+    """Whether this is the beginning of JSON, and not all of it."""
+    try:
+        from_json(written)
+    except ValueError:
+        with suppress(ValueError):
+            from_json(written, allow_partial="trailing-strings")
+            return True
+    return False
 
 
 def _overlap(text: str, tag: str) -> int:

@@ -44,7 +44,7 @@ class LlamaCppTarget:
             memory runs out.
     """
 
-    can_branch = False
+    can_branch = pads = False
 
     def __init__(
         self,

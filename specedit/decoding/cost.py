@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,14 +29,16 @@ class CostCurve:
 
     Args:
         seconds: measured seconds at the sizes 1, 2, 4, …, 256.
+        pads: whether what lies between two sizes costs as much as the larger one.
     """
 
-    def __init__(self, seconds: Sequence[float]) -> None:
+    def __init__(self, seconds: Sequence[float], pads: bool = False) -> None:
         # More tokens never cost less, and twice as many no more than two passes. Noise only ever adds time,
         # so the lower of two that disagree is right.
         costs = np.minimum.accumulate(np.array(seconds, dtype=float)[::-1])[::-1].copy()
         _cap(costs, 0)
         self._measured = costs
+        self._pads = pads
         self._kept = np.full(len(_SIZES), np.inf)  # what is on disk
         self._path: Path | None = None
         self._about = ""
@@ -52,6 +55,8 @@ class CostCurve:
         All sizes take most of it, since a longer context or a busier machine makes them all dearer, and the
         sizes next to it a little more.
         """
+        if self._pads:
+            tokens = _SIZES[_size(tokens)]
         ratio = seconds / self._curve[min(tokens, len(self._curve)) - 1]
         nearness = np.clip(1 - np.abs(np.log2(_SIZES) - np.log2(tokens)), 0, 1)
         # A single slow step is more often noise than news.
@@ -69,10 +74,13 @@ class CostCurve:
 
     def fixed(self) -> FixedCost:
         """A copy that no step corrects."""
-        return FixedCost(self._measured.tolist())
+        return FixedCost(self._measured.tolist(), self._pads)
 
     def _interpolate(self) -> None:
-        self._curve = np.interp(self._everywhere, _SIZES, self._measured)
+        if self._pads:
+            self._curve = self._measured[_size(self._everywhere)]
+        else:
+            self._curve = np.interp(self._everywhere, _SIZES, self._measured)
 
     @classmethod
     def measure(cls, target: Target) -> CostCurve:
@@ -89,6 +97,9 @@ class CostCurve:
             if never_asked or spent > _PATIENCE:  # a model this slow is bound by arithmetic by now
                 seconds.append(seconds[-1] * 2)
                 continue
+            if target.pads:  # the first pass of a size is captured
+                target.extend([0] * size)
+                target.keep([])
             times: list[float] = []
             while len(times) < _REPEATS and sum(times) < _LONG:
                 begin = time.perf_counter()
@@ -98,7 +109,7 @@ class CostCurve:
             seconds.append(min(times))
             spent += sum(times)
         target.reset()
-        return cls(seconds)
+        return cls(seconds, target.pads)
 
     @classmethod
     def cached(cls, target: Target, folder: Path) -> CostCurve:
@@ -107,7 +118,7 @@ class CostCurve:
         about = f"{target.name} torch {torch.__version__} threads {threads} {target.processor}"
         path = folder / f"{sha256(about.encode()).hexdigest()[:16]}.json"
         try:
-            curve = cls(json.loads(path.read_text())["seconds"])
+            curve = cls(json.loads(path.read_text())["seconds"], target.pads)
             curve._kept = curve._measured.copy()
         except (OSError, ValueError, KeyError, TypeError):
             curve = cls.measure(target)
@@ -128,6 +139,11 @@ class CostCurve:
             unfinished.write_text(json.dumps({"about": self._about, "seconds": self._measured.tolist()}))
             unfinished.replace(self._path)
             self._kept = self._measured.copy()
+
+
+def _size(tokens: int | np.ndarray) -> Any:
+    """The number of the smallest size that is not smaller."""
+    return np.minimum(np.searchsorted(_SIZES, tokens), len(_SIZES) - 1)
 
 
 def _cap(costs: np.ndarray, start: int) -> None:

@@ -53,13 +53,15 @@ def decode(
     branching = planner is not None and target.can_branch
     target.reset()
     logits = target.extend(history, last_only=True)  # [1, vocab]
-    tree = _NOTHING
-    emitted, path = sampler.draw(logits, answer, tree)
-    stats.prompt_tokens = len(history)
-    stats.first_token = stats.plain = charge("prefill")
-    if planner:
+    charge("prefill")
+    if planner:  # a GPU is still computing
         planner.start(request, vocab_size=logits.shape[-1], branching=branching)
     charge("draft")
+    tree = _NOTHING
+    emitted, path = sampler.draw(logits, answer, tree)
+    charge("prefill")
+    stats.prompt_tokens = len(history)
+    stats.plain, stats.first_token = stats.prefill, stats.total
 
     while True:
         emitted, done = _cut(emitted, ends, max_tokens - len(answer))

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import takewhile
 from operator import itemgetter
 from time import perf_counter
+from traceback import extract_tb
 from typing import TypeVar
 
 import numpy as np
@@ -68,13 +69,12 @@ class Planner:
         self._offers: list[_Offer] = []
         self._rates: dict[tuple[str, str, int], _Rates] = {}
         self._times: defaultdict[str, deque[float]] = defaultdict(partial(deque, maxlen=_TIMED))
-        self._failed = set[str]()  # names of proposers that are left out
 
     def fork(self) -> Planner:
         """A planner for another answer that is decoded meanwhile. What they learn, they learn together."""
         twin = copy.copy(self)
         twin._offers = []
-        twin._proposers = [copy.copy(p) for p in self._proposers if p.name not in self._failed]
+        twin._proposers = list(map(copy.copy, self._proposers))
         return twin
 
     def start(self, request: Request, vocab_size: int, branching: bool) -> None:
@@ -172,13 +172,15 @@ class Planner:
         return paces[best], [(o, o.shared + n) for o, n in zip(offers, counts, strict=True) if n]
 
     def _guard(self, proposer: Proposer, call: Callable[..., R], *args: object) -> R | None:
-        """Call a proposer. One that fails is left out from then on: it may cost time, never an answer."""
+        """Call a proposer. One that fails is left out of this answer: it may cost time, never an answer."""
         try:
             return call(*args)
         except Exception as error:
-            warnings.warn(f"Proposer {proposer.name} failed and is left out: {error!r}.", stacklevel=2)
+            at = extract_tb(error.__traceback__)[-1]
+            # Not what the error says: it may quote the request, and servers log this.
+            what = f"{type(error).__name__} at {at.filename}:{at.lineno}"
+            warnings.warn(f"Proposer {proposer.name} failed and is left out: {what}.", stacklevel=2)
             self._proposers.remove(proposer)
-            self._failed.add(proposer.name)
             return None
 
     def _ask(self, proposer: Proposer, history: Sequence[int], limit: int) -> list[_Offer]:

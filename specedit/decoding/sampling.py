@@ -7,7 +7,7 @@ not depend on what was drafted, and its distribution is the target's by construc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -21,10 +21,10 @@ from transformers import (
 )
 
 from specedit.decoding.grammar import Grammar
-from specedit.types import Sampling, SpecEditError, Tree
+from specedit.types import Sampling, SpecEditError, Tree, depths
 
-# Rows are processed this many at a time: sorting a vocabulary for top-p is dear, and the rows after the first
-# wrong token of a draft are never needed. An argmax is cheap, and one transfer from the device is best.
+# Rows are processed this many at a time where that is dear, as sorting a vocabulary for top-p is on a CPU, or
+# depends on the tokens before: those after the first wrong token of a draft are never needed.
 _CHUNK = 16
 
 
@@ -35,11 +35,11 @@ class Uniforms:
         self._stream = np.random.Generator(np.random.Philox(seed))
         self._numbers = np.empty(0)
 
-    def __call__(self, start: int, count: int) -> np.ndarray:
-        """float64 [count] in [0, 1) for positions start … start + count - 1."""
-        while len(self._numbers) < start + count:
+    def __call__(self, positions: Sequence[int]) -> np.ndarray:
+        """float64 [len(positions)] in [0, 1)."""
+        while len(self._numbers) <= max(positions):
             self._numbers = np.concatenate([self._numbers, self._stream.random(1024)])
-        return self._numbers[start : start + count]
+        return self._numbers[list(positions)]
 
 
 class Sampler:
@@ -89,9 +89,10 @@ class Sampler:
             or sampling.frequency_penalty != 0
         )
 
-    @property
-    def _processes(self) -> bool:
-        return self.sampling.temperature > 0 or self._penalises or self._grammar is not None
+    def _all_at_once(self, logits: Tensor) -> bool:
+        """Whether all rows are drawn in one go, with a single transfer from the device."""
+        looks_back = self._penalises or self._grammar is not None
+        return not looks_back and (self.sampling.temperature == 0 or logits.device.type != "cpu")
 
     def draw(self, logits: Tensor, answer: Sequence[int], tree: Tree) -> tuple[list[int], list[int]]:
         """The target's tokens after `answer`: the first, then one more after each that was drafted.
@@ -107,12 +108,19 @@ class Sampler:
         Raises:
             SpecEditError: the logits of a drawn token overflow, or `logit_bias` names no token.
         """
+        picked: list[int] | None = None
+        if self._all_at_once(logits):
+            places = [len(answer) + depth for depth in depths(tree.parents)]
+            picked = self._picked(self._biased(logits), places)
         drawn, path = list[int](), list[int]()
         position: int | None = 0
         while position is not None:
             end = tree.stretch(position)
             draft = tree.tokens[position : end - 1]
-            tokens = self._drawn(logits[position:end], [*answer, *drawn], draft)
+            if picked is None:
+                tokens = _followed(self._drawn(logits[position:end], [*answer, *drawn], draft), draft)
+            else:
+                tokens = _followed(picked[position:end], draft)
             drawn += tokens
             path += range(position, position + len(tokens))
             position = tree.child(path[-1], drawn[-1])  # another branch may have it
@@ -127,50 +135,43 @@ class Sampler:
     def preview(self, logits: Tensor, answer: Sequence[int]) -> int:
         """The token that these logits, float [1, vocab], would have drawn after `answer`: for drafts that are
         made by the same rule. Negative where the logits overflow."""
-        return self._draw_rows(logits, answer, [], 0)[0]
+        return next(self._drawn(logits, answer, []))
 
-    def _drawn(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> list[int]:
-        """Up to the first token that differs from the draft, or one more when all of it agrees."""
-        drawn: list[int] = []
-        chunk = _CHUNK if self._processes else len(logits)
-        for start in range(0, len(logits), chunk):
-            for token in self._draw_rows(logits[start : start + chunk], answer, draft, start):
-                if token < 0:
-                    raise SpecEditError(
-                        "The model's logits overflow: load it with --dtype bfloat16 or float32."
-                    )
-                drawn.append(token)
-                if len(drawn) > len(draft) or token != draft[len(drawn) - 1]:
-                    return drawn
-        return drawn
+    def _drawn(self, logits: Tensor, answer: Sequence[int], draft: Sequence[int]) -> Iterator[int]:
+        """What float [1 + len(draft), vocab] logits draw after `answer` and each token of the draft."""
+        for start in range(0, len(logits), _CHUNK):
+            scores = logits[start : start + _CHUNK]
+            before, after = [*answer, *draft[:start]], draft[start:]
+            if self._penalises:
+                scores = self._penalised(scores.float(), before, after)
+            scores = self._biased(scores)
+            if self._grammar:
+                allowed = self._grammar.allowed(before, after, scores.shape)
+                scores = scores.masked_fill(~allowed.to(scores.device), float("-inf"))
+            yield from self._picked(scores, range(len(before), len(before) + len(scores)))
 
-    def _draw_rows(
-        self, logits: Tensor, answer: Sequence[int], draft: Sequence[int], start: int
-    ) -> list[int]:
-        """Draw from float [rows, vocab] logits, which are rows start, start + 1, … of a block: -1 where they
-        overflow. Whether that matters is not known yet: the row may follow a wrong guess.
+    def _biased(self, scores: Tensor) -> Tensor:
+        if not self.sampling.logit_bias:
+            return scores
+        if not all(0 <= token < scores.shape[1] for token in self.sampling.logit_bias):
+            raise SpecEditError(f"logit_bias takes token ids from 0 to {scores.shape[1] - 1}.")
+        ids = _ids(self.sampling.logit_bias, scores)
+        bias = torch.tensor([*self.sampling.logit_bias.values()], dtype=torch.float, device=scores.device)
+        return scores.float().index_add(1, ids, bias.expand(len(scores), -1))
+
+    def _picked(self, scores: Tensor, places: Sequence[int]) -> list[int]:
+        """A token of each row of float [rows, vocab], which decide about these positions of the answer: -1
+        where they overflow. Whether that matters is not known yet: the row may follow a wrong guess.
         """
-        scores = logits.float()
-        if self._penalises:
-            scores = self._penalised(scores, [*answer, *draft[:start]], draft[start:])
-        if self.sampling.logit_bias:
-            if not all(0 <= token < scores.shape[1] for token in self.sampling.logit_bias):
-                raise SpecEditError(f"logit_bias takes token ids from 0 to {scores.shape[1] - 1}.")
-            ids = _ids(self.sampling.logit_bias, scores)
-            bias = torch.tensor(list(self.sampling.logit_bias.values())).to(scores)
-            scores = scores.index_add(1, ids, bias.expand(len(scores), -1))
-        if self._grammar:
-            allowed = self._grammar.allowed([*answer, *draft[:start]], draft[start:], scores.shape)
-            scores = scores.masked_fill(~allowed.to(scores.device), float("-inf"))
         if self.sampling.temperature == 0:
             best = scores.max(-1)
             return best.indices.where(best.values.isfinite(), -1).tolist()
-        probabilities = self._warpers(torch.LongTensor(), scores).softmax(-1)
+        probabilities = self._warpers(torch.LongTensor(), scores.float()).softmax(-1)
         if probabilities.device.type == "mps":  # it has no float64
             probabilities = probabilities.cpu()
         # float64: the last of 50,000 sums must not drift, and the draw must not hang on the row's neighbours.
         cdf = probabilities.double().cumsum(-1)
-        u = torch.from_numpy(self._uniforms(len(answer) + start, len(cdf))).to(cdf.device)
+        u = torch.from_numpy(self._uniforms(places)).to(cdf.device)
         drawn = torch.searchsorted(cdf, (u * cdf[:, -1]).unsqueeze(1), right=True).squeeze(1)
         return drawn.where(cdf[:, -1].isfinite(), -1).tolist()
 
@@ -192,3 +193,19 @@ class Sampler:
 
 def _ids(tokens: Iterable[int], like: Tensor) -> Tensor:
     return torch.tensor(list(tokens), dtype=torch.long, device=like.device)
+
+
+def _followed(tokens: Iterable[int], draft: Sequence[int]) -> list[int]:
+    """The tokens up to the first that differs from the draft, or one more when all of it agrees.
+
+    Raises:
+        SpecEditError: one of them is negative.
+    """
+    followed = list[int]()
+    for token in tokens:
+        if token < 0:
+            raise SpecEditError("The model's logits overflow: load it with --dtype bfloat16 or float32.")
+        followed.append(token)
+        if len(followed) > len(draft) or token != draft[len(followed) - 1]:
+            break
+    return followed

@@ -45,6 +45,8 @@ class Statistics:
         coordination: all other time of the loop; what the caller does between two steps is not counted.
         first_token: time from the start to the first token.
         plain: what plain decoding would have cost, by the measured cost of single-token steps.
+        extra_memory: bytes of the device that decoding takes besides weights, keys and values, as far as it
+            keeps them from one answer to the next.
     """
 
     prompt_tokens: int = 0
@@ -63,6 +65,7 @@ class Statistics:
     coordination: float = 0.0
     first_token: float = 0.0
     plain: float = 0.0
+    extra_memory: int = 0
 
     @property
     def total(self) -> float:
@@ -71,7 +74,7 @@ class Statistics:
 
     @property
     def decoding(self) -> float:
-        """Seconds from the first token to the last."""
+        """Seconds that were not the prefill's."""
         return self.total - self.prefill
 
     @property
@@ -81,7 +84,9 @@ class Statistics:
 
     def __add__(self, other: Statistics) -> Statistics:
         """Both answers together."""
-        return Statistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Statistics)))
+        both = Statistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Statistics)))
+        both.extra_memory = max(self.extra_memory, other.extra_memory)
+        return both
 
     @property
     def accepted_tokens(self) -> int:
@@ -135,4 +140,5 @@ class Statistics:
                 "coordination": self.coordination,
                 "plain_estimate": self.plain,
             },
+            "extra_memory": self.extra_memory,
         }

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from specedit.editing.languages import language_of
 
-_FENCED = re.compile(
-    r"^ {0,3}(?P<fence>`{3,}|~{3,}) *(?P<hint>[^\s`]*)[^\n]*\n(?P<text>.*?)^ {0,3}(?P=fence)",
-    re.MULTILINE | re.DOTALL,
-)
-_TAGGED = re.compile(
-    r"<(?P<tag>code|content|document|file|file_contents?|source)\b"
-    r"(?:[^>]*?(?P<hint>[\w/-]+\.\w+))?[^>]*>\n?(?P<text>.*?)</(?P=tag)>",
-    re.DOTALL,
-)
+# Each matches in time that grows with the length of the text alone: nobody's text is to stall the others'.
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HINT = re.compile(r"[^\s`]*")
+_TAG = re.compile(r"<(code|content|document|file|file_contents?|source)\b([^<>]*)>\n?")
+_FILE = re.compile(r"[\w/-]+\.\w+")
 # As `cat -n` and agents' tools number lines.
-_NUMBER = re.compile(r"^ *(\d+)(?:\t|\||→|: ?)", re.MULTILINE)
+_NUMBER = re.compile(r"^ *(\d{1,9})(?:\t|\||→|: ?)", re.MULTILINE)
 _SHORTEST = 40  # letters
 
 
@@ -67,11 +65,52 @@ def unnumbered(text: str) -> str:
     return _NUMBER.sub("", text)
 
 
+class _Part(NamedTuple):
+    """A text in a message, where it begins, and a language or the name of a file."""
+
+    begin: int
+    text: str
+    hint: str
+
+
 def _parts(message: Mapping[str, str]) -> Iterator[File]:
     text = message["content"]
-    parts = [*_FENCED.finditer(text), *_TAGGED.finditer(text)]
-    for part in sorted(parts, key=re.Match.start):
-        hint = part["hint"] or ""  # a language or the name of a file
-        yield File(unnumbered(part["text"]), language_of(hint if "." in hint else f"_.{hint}"))
+    parts = [*_fenced(text), *_tagged(text)]
+    for _, inside, hint in sorted(parts):
+        yield File(unnumbered(inside), language_of(hint if "." in hint else f"_.{hint}"))
     if message["role"] == "tool" and not parts:
         yield File(unnumbered(text), "")
+
+
+def _fenced(text: str) -> Iterator[_Part]:
+    """What stands in fences. One that is not closed is none."""
+    lines = StringIO(text).readlines()  # str.splitlines also ends them where only printers do
+    begins = [0, *accumulate(map(len, lines))]
+    fences = [(number, found) for number, line in enumerate(lines) if (found := _FENCE.match(line))]
+    end = 0
+    for place, (number, opening) in enumerate(fences):
+        if number < end:
+            continue
+        later = (fences[other] for other in range(place + 1, len(fences)))
+        close = next((other for other, fence in later if fence[1].startswith(opening[1])), None)
+        if close is not None:
+            hint = _HINT.match(lines[number][opening.end() :].lstrip(" "))
+            inside = "".join(lines[number + 1 : close])
+            yield _Part(begins[number], inside, hint[0] if hint else "")
+            end = close + 1
+
+
+def _tagged(text: str) -> Iterator[_Part]:
+    """What stands between tags like `<file>` and `</file>`."""
+    unclosed, end = set[str](), 0
+    for opening in _TAG.finditer(text):
+        name, attributes = opening.groups()
+        if opening.start() < end or name in unclosed:
+            continue
+        close = text.find(f"</{name}>", opening.end())
+        if close < 0:
+            unclosed.add(name)
+            continue
+        hint = _FILE.search(attributes)
+        yield _Part(opening.start(), text[opening.end() : close], hint[0] if hint else "")
+        end = close

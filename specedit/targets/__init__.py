@@ -20,19 +20,25 @@ class Target(Protocol):
         eos_token_ids: tokens that end an answer.
         can_rollback: False for models whose state cannot forget tokens; they are decoded plainly.
         can_branch: whether `extend` takes trees.
+        pads: whether a pass takes as long as one of the next power of two of tokens.
     """
 
     name: str
-    processor: str
     length: int
     max_length: int | None
     eos_token_ids: frozenset[int]
+
+    @property
+    def processor(self) -> str: ...
 
     @property
     def can_rollback(self) -> bool: ...
 
     @property
     def can_branch(self) -> bool: ...
+
+    @property
+    def pads(self) -> bool: ...
 
     def extend(
         self, tokens: Sequence[int], parents: Sequence[int] | None = None, last_only: bool = False

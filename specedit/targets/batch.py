@@ -17,7 +17,7 @@ from torch import Tensor
 from specedit.decoding.cost import CostCurve
 from specedit.models import free_memory
 from specedit.targets.hf import HFTarget
-from specedit.targets.packed import SLACK, Context, Part, score
+from specedit.targets.packed import SLACK, Context, Part
 from specedit.targets.prefixes import Prefixes
 from specedit.types import Cancelled
 
@@ -71,7 +71,7 @@ class Batch:
     @property
     def bytes(self) -> int:
         """What all contexts take of the device's memory."""
-        return self.prefixes.bytes + sum(row.bytes for row in list(self._rows))
+        return self.prefixes.bytes + sum(row.bytes for row in list(self._rows)) + self.target.free_seats
 
     @contextmanager
     def row(
@@ -101,13 +101,15 @@ class Batch:
         try:
             yield row
         finally:
-            row.give_back()
-            with self._changed:
-                self._rows.remove(row)
-                if row in self._expected:
-                    self._expected.remove(row)
-                self._reserved -= needed
-                self._changed.notify_all()
+            try:
+                row.give_back()
+            finally:
+                with self._changed:
+                    self._rows.remove(row)
+                    if row in self._expected:
+                        self._expected.remove(row)
+                    self._reserved -= needed
+                    self._changed.notify_all()
 
     def scored(self, row: Row, part: Part) -> Tensor:
         """The logits of a row's part, after a pass with those of others."""
@@ -161,27 +163,28 @@ class Batch:
                     self._score_or_fail([one])
 
     def _score(self, parts: Sequence[Part]) -> list[Tensor]:
-        model, limits = self.target.model, self.target.limits_logits
         try:
-            return score(model, parts, limits)
+            scored = self.target.scored(parts)
         except (torch.OutOfMemoryError, MemoryError):
             if not self.prefixes.bytes:
                 raise
             self.prefixes.clear()
-            return score(model, parts, limits)
+            scored = self.target.scored(parts)
+        # Where passes are static, the next one may come before this one's logits are read.
+        return [logits.clone() for logits in scored] if self.target.pads else scored
 
     @cached_property
     def _room(self) -> int:
         """Bytes that the contexts of running requests may take."""
         if self._memory is not None:
             return self._memory
-        return int(_USED * free_memory(self.target.model.device))
+        return int(_USED * free_memory(self.target.model.device) - self.target.seat_room)
 
     @cached_property
     def _token_bytes(self) -> float:
         """What a token takes in a context: no configuration says so for all models, so one is scored."""
         context = Context()
-        score(self.target.model, [Part(context, [0])], self.target.limits_logits)
+        self.target.scored([Part(context, [0])])
         return context.copy(1).bytes
 
 
@@ -208,6 +211,7 @@ class Row(HFTarget):
     def __init__(self, batch: Batch, client: str, cancelled: Callable[[], bool]) -> None:
         self.__dict__ |= vars(batch.target)
         self._batch, self._client, self._cancelled = batch, client, cancelled
+        self._static = None  # the batch's passes may be, but nothing here is to hold their memory
         self.reset()
 
     def reset(self) -> None:
@@ -251,8 +255,8 @@ class Row(HFTarget):
         if self._drafted:
             self.rewind(self._drafted)
         self._context.length = len(self._tokens)  # a pass that nobody waited for may have scored more
-        self._batch.prefixes.add(self._client, self._tokens, self._context)
-        self._context = Context()
+        context, self._context = self._context, Context()
+        self._batch.prefixes.add(self._client, self._tokens, context)
 
     def _scored(self, part: Part) -> Tensor:
         return self._batch.scored(self, part)
@@ -280,7 +284,8 @@ class SharedCost(CostCurve):
     def __call__(self, limit: int) -> np.ndarray:
         everywhere = self._cost(_LARGEST)
         sizes = self._batch.sharing * np.arange(1, limit + 1)
-        beyond = everywhere[-1] + (sizes - _LARGEST) * (everywhere[-1] - everywhere[-2])
+        slope = (everywhere[-1] - everywhere[_LARGEST // 2 - 1]) / (_LARGEST // 2)
+        beyond = everywhere[-1] + (sizes - _LARGEST) * slope
         return np.where(sizes <= _LARGEST, everywhere[np.minimum(sizes, _LARGEST) - 1], beyond)
 
     def learn(self, tokens: int, seconds: float) -> None:

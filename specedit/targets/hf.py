@@ -14,6 +14,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from specedit.targets.linear import is_packed
 from specedit.targets.packed import Context, Part, agrees, score
+from specedit.targets.static import StaticPasses
 from specedit.types import SpecEditError
 
 _ATTENTION = {"full_attention", "sliding_attention"}  # the kinds of layers that `packed` computes
@@ -26,11 +27,17 @@ class HFTarget:
     verified. Models for which that does not work, as recurrent and hybrid ones, keep transformers' own cache
     and are decoded plainly.
 
+    Args:
+        model: in eval mode.
+        name: what to call it.
+        static: whether passes are replayed as CUDA graphs (see `static`); None where there is CUDA. Models
+            that cannot be captured do without.
+
     Raises:
         SpecEditError: the model keeps no cache that transformers manages; later, memory runs out.
     """
 
-    def __init__(self, model: PreTrainedModel, name: str | None = None) -> None:
+    def __init__(self, model: PreTrainedModel, name: str | None = None, static: bool | None = None) -> None:
         parameters = inspect.signature(model.forward).parameters
         # transformers 5.24 renamed the argument; the old name only warns there and is gone in 5.40.
         argument = next((key for key in ("cache", "past_key_values") if key in parameters), None)
@@ -42,11 +49,10 @@ class HFTarget:
         self.limits_logits = "logits_to_keep" in parameters
         self.model = model
         self.name = f"{name or model.config.name_or_path} {model.device} {model.dtype}"
-        self.processor = (
-            torch.cuda.get_device_name(model.device)
-            if model.device.type == "cuda"
-            else torch.backends.cpu.get_cpu_capability() + ", packed" * is_packed(model)
-        )
+        if static is None:
+            static = model.device.type == "cuda"
+        devices = {weight.device for weight in model.parameters()}  # a graph is one device's
+        self._static = StaticPasses(model) if static and len(devices) == 1 else None
         self.max_length: int | None = getattr(
             model.config.get_text_config(decoder=True), "max_position_embeddings", None
         )
@@ -79,8 +85,25 @@ class HFTarget:
         return logits[-1:] if last_only else logits
 
     def _scored(self, part: Part) -> Tensor:
-        [logits] = score(self.model, [part], self.limits_logits)
+        [logits] = self.scored([part])
         return logits
+
+    def scored(self, parts: Sequence[Part]) -> list[Tensor]:
+        """Logits [tokens, vocab], or [1, vocab], of each part after one pass; valid until the next."""
+        if self._static and self._static.takes(parts):
+            try:
+                return self._static.score(parts)
+            except torch.OutOfMemoryError:
+                self._static.shrink()
+            except RuntimeError:  # it cannot be captured
+                self._static.release()
+                self._static = None
+        return score(self.model, parts, self.limits_logits)
+
+    def release(self) -> None:
+        """Give back what is kept of the device's memory from one answer to the next."""
+        if self._static:
+            self._static.release()
 
     def _cached(self, tokens: Sequence[int], last_only: bool) -> Tensor:
         self._cache = self._cache or DynamicCache(config=self.model.config)
@@ -110,6 +133,33 @@ class HFTarget:
     def can_branch(self) -> bool:
         return self.can_rollback
 
+    @property
+    def pads(self) -> bool:
+        return self.can_rollback and self._static is not None
+
+    @property
+    def processor(self) -> str:
+        if self.model.device.type == "cuda":
+            chip = torch.cuda.get_device_name(self.model.device)
+        else:
+            chip = torch.backends.cpu.get_cpu_capability()
+        return chip + ", packed" * is_packed(self.model) + ", static" * self.pads
+
+    @property
+    def extra_bytes(self) -> int:
+        """What is kept of the device's memory besides weights, keys and values."""
+        return self._static.bytes if self._static else 0
+
+    @property
+    def seat_room(self) -> float:
+        """Bytes that keys and values may take at places that are kept for them."""
+        return self._static.room if self._static else 0
+
+    @property
+    def free_seats(self) -> int:
+        """Bytes of these places that no context has."""
+        return self._static.free if self._static else 0
+
     @cached_property
     def can_rollback(self) -> bool:
         """Whether the model computes the same with our attention as with its own. No configuration says so
@@ -121,7 +171,14 @@ class HFTarget:
             and {type(layer) for layer in layers} <= {DynamicLayer, DynamicSlidingWindowLayer}
         ):
             return False
+        if self._static:
+            if self._agrees():
+                return True
+            self._static = None
+        return self._agrees()
+
+    def _agrees(self) -> bool:
         try:
-            return agrees(self.model, self.limits_logits)
+            return agrees(self.model, self.scored)
         except Exception:  # a model that was not made for it may fail in any way
             return False

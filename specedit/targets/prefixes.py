@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
+import torch
 
 from specedit.targets.packed import Context
 
@@ -42,10 +43,11 @@ class Prefixes:
 
     def add(self, client: str, tokens: Sequence[int], context: Context) -> None:
         """Keep a context, which nobody else uses from now on, for requests of the same client."""
-        if len(tokens) < _SHORTEST or not self._most:
+        if len(tokens) < _SHORTEST or len(tokens) * context.token_bytes > self._most:
             return
-        context.trim()
-        if context.bytes > self._most:
+        try:
+            context.trim()
+        except (torch.OutOfMemoryError, MemoryError):  # to keep it is no duty
             return
         new = _Kept(client, np.array(tokens), context)
         with self._lock:
@@ -72,7 +74,11 @@ class Prefixes:
             if common == len(best.tokens):  # it only grows: nothing of it is lost
                 return best.context
             self._kept.append(best)
-        return best.context.copy(common)
+            try:
+                return best.context.copy(common)
+            except (torch.OutOfMemoryError, MemoryError):
+                self._kept = []
+                return Context()
 
     @staticmethod
     def _covers(new: _Kept, old: _Kept) -> bool:

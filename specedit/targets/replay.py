@@ -22,6 +22,7 @@ class ReplayTarget:
 
     name = processor = "replay"
     can_rollback = can_branch = True
+    pads = False
 
     def __init__(
         self,

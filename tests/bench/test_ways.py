@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 from transformers.generation import PromptLookupCandidateGenerator
 
 from bench.ways import Ways
@@ -72,3 +73,11 @@ def test_look_up_does_not_learn_the_forced_answer(editor, request_):
         written += agreeing(draft, answer[written:]) + 1
         passes += 1
     assert forced["passes"] == passes
+
+
+def test_the_weights_that_a_token_needs_are_counted(editor, monkeypatch):
+    """The default model's table of embeddings is its last layer, too."""
+    monkeypatch.setattr("bench.ways._COPIED", 1 << 20)
+    floor = Ways(editor, AutoModelForCausalLM.from_config(editor.target.model.config)).floor()
+    assert floor["bytes"] == pytest.approx(4 * 134.5e6, rel=0.01)
+    assert floor["bandwidth"] > 1e8

@@ -5,6 +5,8 @@ import json
 import openai
 import pytest
 
+from specedit import Sampling
+
 ASK = [{"role": "user", "content": "Say it again: one two three"}]
 
 
@@ -212,6 +214,17 @@ def test_json_that_fulfils_a_schema(small):
     assert reply.choices[0].finish_reason == "stop"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_json_without_a_schema(small, stream):
+    asked = {"messages": ASK, "response_format": {"type": "json_object"}, "max_tokens": 40, "stream": stream}
+    asked["logit_bias"] = {str(small.runner.editor.tokenizer.convert_tokens_to_ids("}")): 30}
+    reply = small.openai.chat.completions.create(model="default", **asked)
+    texts = (
+        [c.choices[0].delta.content or "" for c in reply] if stream else [reply.choices[0].message.content]
+    )
+    assert isinstance(json.loads("".join(texts)), dict)
+
+
 def test_a_schema_that_cannot_be_followed(small):
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nonsense"}}}
     reply = small.http.post("/v1/chat/completions", json={"messages": ASK, "response_format": form})
@@ -242,6 +255,31 @@ def test_an_answer_can_be_sent_back(small):
         messages=[*ASK, first.choices[0].message.model_dump(), {"role": "user", "content": "Again"}],
         max_tokens=3,
     )
+
+
+def test_every_setting_reaches_the_sampler(serve, replay, monkeypatch):
+    editor, seen = replay("x"), []
+    stream = editor.stream
+    monkeypatch.setattr(editor, "stream", lambda *a, **o: seen.append(o["sampling"]) or stream(*a, **o))
+    openai_has = {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "seed": 7,
+        "presence_penalty": 0.25,
+        "frequency_penalty": -0.25,
+        "logit_bias": {"3": 2.0},
+    }
+    ours = {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.5}
+    body = {"messages": ASK, **openai_has, "specedit": ours}
+    assert serve(editor).http.post("/v1/chat/completions", json=body).status_code == 200
+    assert seen == [Sampling(**openai_has | ours | {"logit_bias": {3: 2.0}})]
+
+
+def test_a_model_can_be_asked_about(serve, replay):
+    models = serve(replay("x"), name="mine").openai.models
+    assert models.retrieve("mine").owned_by == "specedit"
+    with pytest.raises(openai.NotFoundError):
+        models.retrieve("theirs")
 
 
 def test_another_model(small):

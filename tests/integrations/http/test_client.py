@@ -91,6 +91,14 @@ def test_a_server_that_wants_a_key_is_none_for_who_has_none(serve, replay):
     assert RemoteEditor(served.url, "secret").is_there()
 
 
+def test_the_key_of_the_environment_is_for_the_server_that_was_named(serve, replay, monkeypatch):
+    served = serve(replay("x"), api_keys=("secret",))
+    monkeypatch.setenv("SPECEDIT_API_KEY", "secret")
+    monkeypatch.setattr(client, "DEFAULT_URL", served.url)
+    assert client.running(served.url).is_there()
+    assert client.running(None) is None  # whoever listens on the default port is told no key
+
+
 def test_a_server_that_was_named_and_is_not_there(rewrite, edits):
     code, printed, _ = rewrite(edits["rename"], "--server", "127.0.0.1:9")
     assert code == 1
@@ -127,6 +135,21 @@ def test_who_cancels_frees_the_server(small, edits):
     while small.runner.running:
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_who_cancels_before_the_first_piece_frees_the_server(serve, gated):
+    served = serve(gated, ping=0.1)
+    source = SourceFile.from_text("x = 1\n", "a.py")
+    stream = RemoteEditor(served.url).stream_rewrite(source, "Rename x.", sampling=Sampling())
+    threading.Timer(0.5, stream.cancel).start()
+    with pytest.raises(Cancelled):
+        next(stream)
+    gated.target.gate.set()
+    end = time.monotonic() + 20
+    while served.runner.running:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert gated.target.calls < 5  # of some two hundred
 
 
 class Strange(BaseHTTPRequestHandler):

@@ -84,6 +84,17 @@ def test_apply(serve, replay):
     assert events_of(served, "/v1/code/apply", body)[-1][1]["mergedCode"] == reply["mergedCode"]
 
 
+def test_words_of_a_snippet_are_no_leave_to_change_tabs(serve, replay):
+    """Somebody who asks to "format" may get spaces; code that calls format() says nothing."""
+    body = {
+        "initial_code": "def f(x):\n\treturn x\n\n\ndef g(x):\n\treturn x\n",
+        "edit_snippet": "def f(x):\n    return 'tab {}'.format(x)\n# ... existing code ...",
+    }
+    answer = "def f(x):\n    return 'tab {}'.format(x)\n\n\ndef g(x):\n    return x\n````"
+    reply = serve(replay(answer)).http.post("/v1/code/apply", json=body).json()
+    assert reply["mergedCode"] == "def f(x):\n\treturn 'tab {}'.format(x)\n\n\ndef g(x):\n\treturn x\n"
+
+
 def test_nothing_is_read_from_disk(serve, replay, tmp_path):
     secret = tmp_path / "secret.py"
     secret.write_text("SECRET = 1\n")

@@ -43,16 +43,22 @@ def test_wrong_keys(serve, replay, path, header):
     assert reply.json()["error"]["code"] == "invalid_api_key"
 
 
-def test_each_key_has_a_memory_of_its_own(serve, replay, monkeypatch):
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+        ("/v1/completions", {"prompt": "Hi"}),
+        ("/v1/rewrite", {"text": "x", "instruction": "y"}),
+        ("/v1/code/apply", {"initial_code": "x", "edit_snippet": "y"}),
+    ],
+)
+def test_each_key_has_a_memory_of_its_own(serve, replay, monkeypatch, path, body):
     editor, clients = replay("x"), []
     stream = editor.stream
     monkeypatch.setattr(editor, "stream", lambda *a, **o: clients.append(o["client"]) or stream(*a, **o))
     served = serve(editor, api_keys=("one", "two"))
     for key in ("one", "two", "one"):
-        body = {"messages": [{"role": "user", "content": "Hi"}]}
-        reply = served.http.post(
-            "/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {key}"}
-        )
+        reply = served.http.post(path, json=body, headers={"Authorization": f"Bearer {key}"})
         assert reply.status_code == 200
     assert clients[0] == clients[2] != clients[1]
     assert not {"one", "two", ""} & {*clients}
@@ -103,6 +109,21 @@ def test_preflight_needs_no_key(serve, replay):
     assert reply.headers["access-control-allow-origin"] == PAGE
     assert "POST" in reply.headers["access-control-allow-methods"]
     assert "x-stainless-lang" in reply.headers["access-control-allow-headers"]
+
+
+def test_origins_may_be_given_as_addresses(serve, replay):
+    served = serve(replay("x"), origins=(f"{PAGE.upper()}/",))
+    assert served.http.options("/v1/rewrite", headers=PREFLIGHT).status_code == 200
+    reply = served.http.get("/v1/models", headers={"Origin": PAGE})
+    assert reply.headers["access-control-allow-origin"] == PAGE
+
+
+def test_every_page_may_call_if_the_server_says_so(serve, replay):
+    served = serve(replay("x"), origins=("*",))
+    assert served.http.options("/v1/rewrite", headers=PREFLIGHT).status_code == 200
+    body = {"text": "x\n", "instruction": "y"}
+    reply = served.http.post("/v1/rewrite", json=body, headers={"Origin": PAGE})
+    assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (200, "*")
 
 
 def test_preflight_of_a_private_network(serve, replay):
@@ -177,3 +198,19 @@ def test_a_form_is_no_request(small):
     reply = small.http.post("/v1/rewrite", content="{}", headers={"content-type": "text/plain"})
     assert reply.status_code == 400
     assert "application/json" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": [-1] * 1_000_000},
+        {"messages": [0] * 1_000_000},
+        {"messages": [{"role": "user", "content": [0] * 1_000_000}]},
+        {"messages": [{"role": "user", "content": "x"} | {f"k{n}": 0 for n in range(20_000)}]},
+        {f"k{n}": 0 for n in range(20_000)},
+    ],
+)
+def test_a_million_mistakes_are_refused_as_fast_as_one(small, body):
+    """It took gigabytes, and nobody else was answered meanwhile."""
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        assert small.http.post(path, json=body).status_code == 400

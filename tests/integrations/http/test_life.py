@@ -75,6 +75,7 @@ def test_who_leaves_the_queue_is_never_run(serve, gated, behind):
     until(lambda: not served.runner.waiting)
     gated.target.gate.set()
     assert first.result().status_code == 200
+    assert 'specedit_answers_total{outcome="cancelled"} 1.0' in served.http.get("/metrics").text
 
 
 def test_more_answers_than_there_will_ever_be_room_for(serve, gated):
@@ -125,8 +126,11 @@ def test_a_failure_is_that_requests_alone(serve, gated, stream, caplog):
     served = serve(gated)
     gated.target.gate.set()
     gated.target.broken = True
-    with pytest.raises(openai.InternalServerError, match="the server's log"):
+    with pytest.raises(openai.InternalServerError, match="the server's log") as failure:
         served.openai.chat.completions.create(model="default", stream=stream, **ASK)
+    [line] = [json.loads(JsonFormatter().format(r)) for r in caplog.records if r.levelname == "ERROR"]
+    assert line["id"] == failure.value.response.headers["x-request-id"]
+    assert line["said"] == "CUDA error: out of cake"
     gated.target.broken = False
     assert served.http.post("/v1/chat/completions", json=ASK).status_code == 200
 
@@ -200,6 +204,14 @@ def test_stopping_ends_what_takes_too_long(small, edit_model, serve, behind, str
     answer = reply.result()
     assert answer.status_code == (200 if stream else 503)
     assert "The answer was stopped" in answer.text
+
+
+def test_stopping_does_not_wait_for_a_pass(serve, gated, behind):
+    served = serve(gated, grace=0.2)
+    reply = behind(httpx.post, f"{served.url}/v1/chat/completions", json=ASK)
+    until(lambda: gated.target.calls)
+    served.server.should_exit = True
+    assert reply.result().json()["error"]["code"] == "stopping"
 
 
 def test_logs_say_what_happened_and_nothing_of_what_was_written(small, caplog):

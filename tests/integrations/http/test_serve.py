@@ -44,6 +44,34 @@ def test_serves_until_told_to_stop(edit_model, edits):
         process.kill()
 
 
+def test_options(edit_model):
+    command = [sys.executable, "-c", "from specedit.cli import main; main()", "serve", "--port", "0"]
+    options = (
+        "--allow-origin https://my.page --allow-host my.box --name mine --running 2 --waiting 0 "
+        "--memory 100 --kept 10 --max-body 1000 --grace 1"
+    )
+    process = subprocess.Popen(
+        [*command, "--model", str(edit_model), "--device", "cpu", "--dtype", "float32", *options.split()],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    try:
+        url = next(line.split()[-1] for line in process.stderr if "http://" in line)
+        headers = {"Host": "my.box", "Origin": "https://my.page"}
+        reply = httpx.get(f"{url}/v1/models", headers=headers)
+        assert reply.json()["data"][0]["id"] == "mine"
+        assert reply.headers["access-control-allow-origin"] == "https://my.page"
+        several = {"prompt": "x", "n": 3}
+        assert (
+            "takes 2 answers" in httpx.post(f"{url}/v1/completions", json=several).json()["error"]["message"]
+        )
+        assert httpx.post(f"{url}/v1/completions", json={"prompt": "x" * 1000}).status_code == 413
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_port_that_is_taken():
     with listen(Settings(port=0)) as sock, pytest.raises(SpecEditError, match="--port"):
         listen(Settings(port=sock.getsockname()[1]))

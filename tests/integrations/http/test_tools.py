@@ -64,6 +64,16 @@ def test_what_is_no_call_stays_text(serve, knows_tools, answer):
     assert reply.choices[0].finish_reason == "stop"
 
 
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_an_argument_may_have_the_closing_tag_in_it(size):
+    written = '<tool_call>{"name": "read", "arguments": {"path": "</tool_call>", "n": 1}}</tool_call>\nand'
+    calls = ToolCalls({"read"})
+    parts = [p for at in range(0, len(written), size) for p in calls.push(written[at : at + size])]
+    call, *text = [*parts, *calls.end()]
+    assert json.loads(call.arguments) == {"path": "</tool_call>", "n": 1}
+    assert "".join(text) == "and"
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_pieces_of_any_size(size):
     calls, text = ToolCalls({"read"}), f"a < b <tool_call {CALL}\n\n{CALL} and <tool_ca"

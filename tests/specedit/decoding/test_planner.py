@@ -115,6 +115,37 @@ def test_a_proposer_that_fails_is_left_out_and_the_answer_goes_on():
     assert plan.propose([0], 9).tokens == [1] * 9
 
 
+def test_a_proposer_that_fails_says_nothing_of_the_request():
+    class Broken(Proposer):
+        name = "broken"
+
+        def propose(self, history, limit):
+            "hush \ud800".encode()
+
+    with pytest.warns(UserWarning, match=r"left out: UnicodeEncodeError at .*test_planner.py") as warned:
+        planner(FLAT, Broken()).propose([0], 9)
+    assert "hush" not in str(warned[0].message)
+
+
+def test_a_proposer_that_fails_is_back_for_the_next_answer():
+    class Broken(Proposer):
+        name = "broken"
+
+        def propose(self, history, limit):
+            if history[-1]:
+                return [Draft([1] * limit, match=64)]
+            raise ZeroDivisionError
+
+    plan = Planner([Broken()], CostCurve(FLAT))
+    first, second = plan.fork(), plan.fork()
+    for answer in (first, second):
+        answer.start(Request([0], [], None, None), 9, branching=True)
+    with pytest.warns(UserWarning, match="left out"):
+        assert first.propose([0], 9).tokens == []
+    assert first.propose([1], 9).tokens == []
+    assert second.propose([1], 9).tokens == [1] * 9
+
+
 def test_rivals_are_verified_side_by_side_where_that_is_free():
     tree = after(planner(FLAT, Rivals()), [4], steps=3)
     assert (tree.tokens, tree.parents) == ([2, 3, 4], [0, 0, 0])

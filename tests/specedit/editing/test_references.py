@@ -64,3 +64,25 @@ def test_numbers_that_do_not_count_up_belong_to_the_text(text):
 
 def test_numbers_may_begin_anywhere():
     assert unnumbered("  9→a\n 10→  b") == "a\n  b"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "<code " + "a" * 50_000 + "." + "b" * 50_000,
+        "<source src='x.mp4'>" * 50_000,
+        "```" + "a" * 100_000,
+        "`" * 100_000,
+        "".join("`" * (500 - number) + "\n" for number in range(490)),
+        "~~~~\n```\n" * 20_000,
+        "<file>\n" + "1" * 5000 + ": " + "x" * 50 + "\n</file>",
+    ],
+)
+def test_no_text_takes_more_time_than_its_length(prompt):
+    """Minutes, or an error, where it did."""
+    found_in([user(prompt)])
+
+
+def test_a_fence_ends_at_one_that_is_as_long():
+    inside = "```\n" + FILE + "```\n"
+    assert texts([user(f"````\n{inside}````\n")]) == [inside]

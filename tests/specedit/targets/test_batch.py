@@ -1,8 +1,10 @@
 import threading
 from _thread import interrupt_main
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
+import torch
 
 from specedit.decoding.cost import FixedCost
 from specedit.targets import packed
@@ -19,15 +21,15 @@ def batch(tiny):
 
 
 @pytest.fixture
-def passes(monkeypatch):
-    """How many tokens of each context each pass scored."""
-    counted = []
+def passes(batch, monkeypatch):
+    """How many tokens of each context each pass of the batch scored."""
+    counted, scored = [], batch.target.scored
 
-    def score(model, parts, limits_logits):
+    def counting(parts):
         counted.append([len(part.tokens) for part in parts])
-        return packed.score(model, parts, limits_logits)
+        return scored(parts)
 
-    monkeypatch.setattr("specedit.targets.batch.score", score)
+    monkeypatch.setattr(batch.target, "scored", counting)
     return counted
 
 
@@ -183,7 +185,7 @@ def test_what_is_kept_makes_way_when_memory_runs_out(tiny, run, batch, monkeypat
             raise MemoryError
         return packed.score(model, parts, limits_logits)
 
-    monkeypatch.setattr("specedit.targets.batch.score", score)
+    monkeypatch.setattr("specedit.targets.hf.score", score)
     with batch.row() as row:
         assert run(row, PROMPTS[1]) == run(HFTarget(tiny("llama")), PROMPTS[1])
 
@@ -203,7 +205,7 @@ def test_ctrl_c_in_a_pass_leaves_others_and_what_is_kept_as_they_were(tiny, run,
     prompt = PROMPTS[4]
     with batch.row() as row, batch.row() as other:
         row.extend(prompt, last_only=True)
-        monkeypatch.setattr("specedit.targets.batch.score", interrupted)
+        monkeypatch.setattr("specedit.targets.hf.score", interrupted)
         with pytest.raises(KeyboardInterrupt):
             row.extend([1, 2, 3])
         monkeypatch.undo()
@@ -211,3 +213,22 @@ def test_ctrl_c_in_a_pass_leaves_others_and_what_is_kept_as_they_were(tiny, run,
     with batch.row() as row:
         assert run(row, [*prompt, 4]) == run(HFTarget(tiny("llama")), [*prompt, 4])
         assert row.reused == len(prompt)
+
+
+def test_a_row_that_cannot_be_kept_is_freed(tiny, run, batch, monkeypatch):
+    with monkeypatch.context() as short:
+        short.setattr("specedit.targets.packed.Context.trim", Mock(side_effect=torch.OutOfMemoryError))
+        with batch.row(tokens=100) as row:
+            run(row, PROMPTS[-1], max_tokens=2)
+    assert (batch.rows, batch.bytes, batch._reserved) == (0, 0, 0)
+
+
+def test_what_cannot_be_copied_is_scored(tiny, run, batch, monkeypatch):
+    with batch.row() as row:
+        run(row, PROMPTS[-1], max_tokens=2)
+    with monkeypatch.context() as short:
+        short.setattr("specedit.targets.packed.Context.copy", Mock(side_effect=torch.OutOfMemoryError))
+        with batch.row() as row:
+            prompt = [*PROMPTS[-1][:-5], 7]
+            assert run(row, prompt) == run(HFTarget(tiny("llama")), prompt)
+            assert row.reused == 0

@@ -78,6 +78,20 @@ def test_contexts_are_scored_together_as_each_would_be_alone(model):
     assert (a.length, b.length) == (24, 7)
 
 
+def test_static_passes_score_a_tree_and_what_follows_as_the_model_does(model):
+    with torch.inference_mode():
+        alone = model(torch.tensor([TEXT])).logits[0]
+    target = HFTarget(model, static=True)
+    target.extend(TEXT[:20])
+    # After 20 stand 3 and 21, then 22 and 9. The pass has room for 8 tokens.
+    tree = target.extend([20, 3, 21, 22, 9], [0, 0, 2, 3]).clone()
+    target.keep([0, 2, 3])
+    after = target.extend([23, 24, 25])
+    assert target.pads
+    torch.testing.assert_close(tree[[0, 2, 3]], alone[20:23])
+    torch.testing.assert_close(after, alone[23:26])
+
+
 def test_such_models_are_speculated_on(model):
     assert HFTarget(model).can_branch
 
