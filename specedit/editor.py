@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from threading import Event, Lock
@@ -298,7 +298,7 @@ class SpecEditor:
         source = SourceFile.of(source, name)
         shown = source.shown_name
         prompt = build_prompt(source.text, instruction, shown, references=references)
-        self._check_size(prompt.messages)
+        self.check_size(prompt.messages)
         size = len(self._encode_text(source.text))
         ids = self._encode(prompt.messages, prompt.prefill)
         if self.target.max_length is not None and len(ids) + size >= self.target.max_length:
@@ -401,11 +401,15 @@ class SpecEditor:
         if len(ids) == len(prompt):
             return ids + self._encode_text(prefill)
         messages = [message for message in prompt if not isinstance(message, int)]
-        self._check_size(messages)
+        self.check_size(messages)
         return encode_chat(self.tokenizer, messages, prefill, tools)
 
-    def _check_size(self, messages: Messages) -> None:
-        """Refuse what cannot fit before it is tokenised, which would take long."""
+    def check_size(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Refuse what cannot fit before it is tokenised, which would take long.
+
+        Raises:
+            SpecEditError: it has more letters than the longest tokens that the context holds.
+        """
         letters = sum(len(message.get("content") or "") for message in messages)
         if self.target.max_length is None:
             return

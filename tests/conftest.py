@@ -12,6 +12,7 @@ import pytest
 import tokenizers
 import torch
 import transformers
+from filelock import FileLock
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
@@ -73,6 +74,13 @@ EDITS = {
     "euro": Edit("price.txt", b"5 \xa3\n", "Use euros.", "5 \u20ac\n````", encoding="latin-1"),
     "same": Edit("same.txt", b"fine\n", "Fix it.", "fine\n````", b"fine\n"),
 }
+
+
+def pytest_configure(config):
+    """Where several processes run tests, each has one core: two threads each would fight for them."""
+    if hasattr(config, "workerinput"):
+        os.environ["OMP_NUM_THREADS"] = "1"
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
@@ -138,11 +146,12 @@ def edit_model(request, replay, tokenizer, tmp_path_factory) -> Path:
     cache = getattr(request.config, "cache", None)
     parent = Path(cache.mkdir("edit_model")) if cache else tmp_path_factory.mktemp("edit_model")
     folder = parent / hashlib.sha256(recipe.encode()).hexdigest()[:16]
-    if not folder.exists():
-        unfinished = folder.with_suffix(f".{os.getpid()}")
-        _learn(lessons, _llama(tokenizer)).save_pretrained(unfinished)
-        tokenizer.save_pretrained(unfinished)
-        unfinished.rename(folder)
+    with FileLock(parent / "lock"):  # tests run in several processes
+        if not folder.exists():
+            unfinished = folder.with_suffix(".unfinished")
+            _learn(lessons, _llama(tokenizer)).save_pretrained(unfinished)
+            tokenizer.save_pretrained(unfinished)
+            unfinished.rename(folder)
     return folder
 
 

@@ -229,10 +229,12 @@ async def complete(body: CompletionRequest, request: Request, runner: Service) -
     }
 
     def begin(prompt: str | list[int], sampling: Any) -> Any:
-        ids = encode_raw(editor.tokenizer, prompt) if isinstance(prompt, str) else prompt
-        if any(token >= vocabulary for token in ids):
+        if isinstance(prompt, str):
+            editor.check_size([{"content": prompt}])
+            prompt = encode_raw(editor.tokenizer, prompt)
+        if any(token >= vocabulary for token in prompt):
             raise ApiError(400, f"prompt takes token ids from 0 to {vocabulary - 1}.", "prompt")
-        return editor.stream(ids, sampling=sampling, **options)
+        return editor.stream(prompt, sampling=sampling, **options)
 
     begins: list[Begin] = [
         partial(begin, prompt, sampling) for prompt in body.prompts for sampling in samplings

@@ -43,16 +43,17 @@ class StaticPasses:
         self._room: float | None = None
         self._stream: Any = None
         self._proven = False  # whether the model can be captured
+        self._seats: list[_Seat] = []
         self.release()
 
     def release(self) -> None:
         """Give all memory back. The next pass takes what it needs."""
-        for seat in getattr(self, "_seats", []):
+        for seat in self._seats:
             seat.clear()
         self.places: Places = {}
         self.idle = 0
         self.logits: Tensor | None = None
-        self._seats: list[_Seat] = []
+        self._seats = []
         self._passes: dict[tuple[int, int, int], _Pass] = {}
         self._pool: Any = None
         self._captured = 0
