@@ -16,7 +16,7 @@ from rich.progress import track
 from rich.text import Text
 
 from specedit import __version__
-from specedit.options import chosen_here, hosted_options, model_options, sampling_options
+from specedit.options import chosen_here, hosted_options, model_options, sampling_options, stops
 from specedit.terminal import (
     LINE_CONTROLS,
     agreed,
@@ -106,6 +106,7 @@ def cli() -> None:
 @click.option(
     "--stop",
     multiple=True,
+    callback=stops,
     metavar="TEXT",
     help="End the answer before this text, without writing it; may be repeated.",
 )

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
@@ -319,7 +319,7 @@ class SpecEditor:
             speculate=speculate,
         )
         asked = instruction if said is None else said
-        pieces = _rewriting(stream, source, asked, prompt, self.target.max_length)
+        pieces = _rewriting(stream, source, asked, prompt, self.target.max_length, self._control)
         return Stream(stream.stats, stream.trace, pieces, stream.cancelled)
 
     def margin(self, a: Generation, b: Generation) -> float | None:
@@ -391,6 +391,15 @@ class SpecEditor:
             )
         return min(room, asked or room)
 
+    @cached_property
+    def _control(self) -> dict[int, str]:
+        """Tokens that belong into no file, but those that end an answer."""
+        return {
+            token: str(added)
+            for token, added in self.tokenizer.added_tokens_decoder.items()
+            if added.special and token not in self.target.eos_token_ids
+        }
+
     def _encode_text(self, text: str) -> list[int]:
         return encode_text(self.tokenizer, text)
 
@@ -421,7 +430,12 @@ class SpecEditor:
 
 
 def _rewriting(
-    stream: Stream[Generation], source: SourceFile, instruction: str, prompt: EditPrompt, context: int | None
+    stream: Stream[Generation],
+    source: SourceFile,
+    instruction: str,
+    prompt: EditPrompt,
+    context: int | None,
+    control: Mapping[int, str],
 ) -> Generator[str, None, EditResult]:
     # The stream holds the closing fence back until it knows what follows: the last piece is ours to choose. A
     # fence that closes an empty file is no stop string.
@@ -440,6 +454,8 @@ def _rewriting(
         yield answer.text[len(shown) :]
 
     incomplete = None if answer.closed else _why(generation, context)
+    if written := [control[token] for token in generation.tokens if token in control]:
+        incomplete = f"The model wrote {written[0]}, which is no text: word the instruction differently."
     return judged(source, instruction, answer.text, incomplete, generation)
 
 

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from statistics import median
 from typing import TypeVar
 
+from specedit.decoding.cost import CostCurve
 from specedit.decoding.encode import encode_chat, encode_text, make_request
 from specedit.decoding.planner import Planner
 from specedit.decoding.statistics import Statistics
@@ -54,7 +55,7 @@ class Meter:
     """Replays edits: the answer is known, the proposers guess it, a pass costs what it takes on this model.
 
     Args:
-        editor: has the model, and measures what verifying costs.
+        editor: has the model.
         proposers: names of its proposers, which are compared: all together, and each alone.
 
     Attributes:
@@ -71,7 +72,8 @@ class Meter:
                 f"{self._target.name} keeps a state that cannot be rolled back, so it is always decoded "
                 "plainly: measure another model."
             )
-        self._cost = editor.cost.fixed()
+        # Measured anew: what is kept was perhaps learnt beside other work.
+        self._cost = CostCurve.measure(self._target).fixed()
         self.about = {"model": self._target.name, "processor": self._target.processor}
         alone = {name: [proposer] for name, proposer in zip(proposers, editor.proposers, strict=True)}
         self._ways = {",".join(proposers): list(editor.proposers)} | alone

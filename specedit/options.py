@@ -12,6 +12,8 @@ from specedit.models import DEFAULT_MODEL, DTYPES, check_device
 from specedit.proposers import DEFAULT, find
 from specedit.types import SpecEditError
 
+_MOST_STOPS = 16
+
 
 def or_usage_error(parse: Callable[[str], Any]) -> Callable:
     """A click callback that gives what `parse` makes of a value. What it refuses is wrong usage."""
@@ -23,6 +25,13 @@ def or_usage_error(parse: Callable[[str], Any]) -> Callable:
             raise click.BadParameter(str(error)) from error
 
     return callback
+
+
+def stops(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Stop strings, as far as a server takes them, too."""
+    if not all(value) or len(value) > _MOST_STOPS:
+        raise click.BadParameter(f"give up to {_MOST_STOPS} texts, none of them empty.")
+    return value
 
 
 def proposer_names(value: str) -> list[str]:

@@ -102,12 +102,17 @@ def install(app: FastAPI) -> None:
 def refusal(error: RequestValidationError) -> ApiError:
     """Name the field that is wrong. Where a value has several forms, that is the deepest one."""
     found = [(_path(entry["loc"][1:], error.body, entry["type"]), entry) for entry in error.errors()]
-    path, entry = max(found, key=lambda pair: len(pair[0]))
+    # Of the forms that a value may have, the one whose type is right says what is wrong.
+    path, entry = max(found, key=lambda pair: (len(pair[0]), not pair[1]["type"].endswith("_type")))
+    if not path and entry["type"] == "value_error":  # fields that do not go together
+        said = str(entry["ctx"]["error"])
+        return ApiError(400, f"{said}.", said.split()[0], "invalid_value")
     if not path:
-        advice = "send a JSON object that /openapi.json describes, with Content-Type: application/json"
-        if entry["type"] == "value_error":
-            advice = str(entry["ctx"]["error"])
-        return ApiError(400, f"The request cannot be read: {advice}.")
+        return ApiError(
+            400,
+            "The request cannot be read: send a JSON object that /openapi.json describes, with Content-Type: "
+            "application/json.",
+        )
     param = ".".join(map(str, path))
     if entry["type"] == "extra_forbidden":
         return ApiError(400, f"{param} is not supported: leave it out.", param, "unknown_parameter")

@@ -49,7 +49,7 @@ class Server(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=int(runner.settings.grace) + _LAST_SECONDS,
+            timeout_graceful_shutdown=int(runner.settings.grace) + 3 * _LAST_SECONDS,  # `_hang_up` is sooner
         )
         super().__init__(config)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -21,6 +22,8 @@ _REPEATS = 5
 _LONG = 1.0  # seconds after which a size is not repeated
 _PATIENCE = 20.0  # seconds after which no larger size is measured
 _CONTEXT = 256  # tokens kept while measuring
+_WRONG = 1.5  # times dearer or cheaper than the curve says
+_AGREEING = 3  # steps that say so show that the curve is wrong, and not a step
 _MARKED = 1.2  # a size this many times dearer or cheaper than on disk is worth writing
 
 
@@ -39,6 +42,7 @@ class CostCurve:
         _cap(costs, 0)
         self._measured = costs
         self._pads = pads
+        self._off = deque[float](maxlen=_AGREEING)  # what the latest steps took, of what was expected
         self._kept = np.full(len(_SIZES), np.inf)  # what is on disk
         self._path: Path | None = None
         self._about = ""
@@ -53,11 +57,18 @@ class CostCurve:
         """Correct the curve by one step that scored `tokens` tokens in `seconds`.
 
         All sizes take most of it, since a longer context or a busier machine makes them all dearer, and the
-        sizes next to it a little more.
+        sizes next to it a little more. Where several steps say so, they take all of it.
         """
         if self._pads:
             tokens = _SIZES[_size(tokens)]
         ratio = seconds / self._curve[min(tokens, len(self._curve)) - 1]
+        self._off.append(ratio)
+        agree = min(self._off) > _WRONG or max(self._off) < 1 / _WRONG
+        if len(self._off) == _AGREEING and agree:  # it was measured beside other work, or this is
+            self._measured *= sorted(self._off)[_AGREEING // 2]
+            self._off.clear()
+            self._interpolate()
+            return
         nearness = np.clip(1 - np.abs(np.log2(_SIZES) - np.log2(tokens)), 0, 1)
         # A single slow step is more often noise than news.
         costs = self._measured

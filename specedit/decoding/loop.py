@@ -86,7 +86,8 @@ def decode(
         stats.target_calls += 1
         if planner:
             planner.learn(emitted, 1 + len(tree.tokens), seconds)
-            stats.plain += len(emitted) * float(planner.cost(1)[0])
+            # Of all tokens by what is known of the cost now.
+            stats.plain = stats.prefill + (len(answer) + len(emitted) - 1) * float(planner.cost(1)[0])
         else:
             stats.plain += seconds
 

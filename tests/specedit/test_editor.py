@@ -605,3 +605,14 @@ def test_logprobs_stop_with_the_answer(replay):
     answer = replay("one two three").generate(count, logprobs=True, **options)
     assert answer.logprobs == [0.0] * len(answer.tokens)  # replayed tokens are certain
     assert replay("one two three").generate(count, **options).logprobs == []
+
+
+def test_a_control_token_is_no_text_of_a_file(replay, tokenizer):
+    """It would be written as the letters that it is called by."""
+    control = tokenizer.convert_tokens_to_ids("<|im_start|>")
+    answer = [*tokenizer("x = 1\n").input_ids, control, *tokenizer("\n````").input_ids]
+    answer.append(tokenizer.eos_token_id)
+    result = replay(answer).rewrite("x = 2\n", "Fix it.", name="a.py")
+    assert "<|im_start|>, which is no text" in result.problems[0].message
+    with pytest.raises(Refused):
+        result.require(force=True)

@@ -190,6 +190,20 @@ def test_a_part_that_is_no_text_is_named(small):
     assert reply.json()["error"]["param"].startswith("messages.0.content.1")
 
 
+@pytest.mark.parametrize(
+    ("body", "param", "says"),
+    [
+        ({"stop": ["a"] * 17}, "stop", "at most 16"),
+        ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "20"),
+    ],
+)
+def test_what_is_wrong_is_said_of_the_form_that_was_meant(small, body, param, says):
+    error = small.http.post("/v1/chat/completions", json={"messages": ASK, **body}).json()["error"]
+    assert error["param"] == param
+    assert says in error["message"]
+
+
 def test_limits_that_differ(small):
     body = {"messages": ASK, "max_tokens": 3, "max_completion_tokens": 4}
     reply = small.http.post("/v1/chat/completions", json=body)

@@ -230,6 +230,21 @@ def test_a_curve_that_was_learnt_on_a_busy_machine_does_not_keep_wrong_drafts():
     assert scored[-10:] == [1] * 10
 
 
+def test_steps_that_agree_correct_a_wrong_curve_at_once():
+    curve = CostCurve([10.0] * 9)
+    for seconds in (1.0, 1.1, 0.9):
+        curve.learn(1, seconds)
+    assert 0.8 < curve(1)[0] < 1.2
+    assert 0.8 < curve(256)[-1] < 1.2
+
+
+def test_a_single_slow_step_does_not(tiny):
+    curve = CostCurve([1.0] * 9)
+    for seconds in (1.0, 9.0, 1.0, 9.0, 1.0, 1.0):
+        curve.learn(1, seconds)
+    assert curve(1)[0] < 1.5
+
+
 def test_measuring_a_model_gives_a_rising_curve_and_an_empty_context(tiny):
     target = HFTarget(tiny("llama"))
     curve = CostCurve.measure(target)
