@@ -74,11 +74,11 @@ class Prefixes:
             if common == len(best.tokens):  # it only grows: nothing of it is lost
                 return best.context
             self._kept.append(best)
-            try:
-                return best.context.copy(common)
-            except (torch.OutOfMemoryError, MemoryError):
-                self._kept = []
-                return Context()
+        try:
+            return best.context.copy(common)  # which takes long: others need not wait for it
+        except (torch.OutOfMemoryError, MemoryError):
+            self.clear()
+            return Context()
 
     @staticmethod
     def _covers(new: _Kept, old: _Kept) -> bool:
