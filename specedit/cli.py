@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from io import TextIOWrapper
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from specedit import __version__
 from specedit.options import chosen_here, hosted_options, model_options, sampling_options, stops
+from specedit.paths import readable
 from specedit.terminal import (
     LINE_CONTROLS,
     agreed,
@@ -158,7 +158,7 @@ def rewrite(
     source = SourceFile.read(file, encoding)
     if write or (output and str(output) != "-"):
         check_writable(output or file)
-    shown = {os.fsencode(path).decode("utf-8", "replace"): SourceFile.read(path).text for path in references}
+    shown = {readable(path): SourceFile.read(path).text for path in references}
     if instruction == "-":
         instruction = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if sys.stdin else ""
     check_instruction(instruction)
@@ -280,7 +280,7 @@ def measure(
     from specedit.measure import Meter, Report
 
     meter = Meter(editor, proposers)
-    named = os.fsencode(repo.resolve()).decode("utf-8", "replace")
+    named = readable(repo.resolve())
     report = Report(meter.about | {"repository": named}, left_out)
     stopped = False
     bar: dict[str, Any] = {"console": log, "transient": True, "disable": not log.is_terminal}

@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from rapidfuzz.distance import Indel
 
 from specedit.editing.languages import language_of
-from specedit.paths import cache_folder
+from specedit.paths import cache_folder, readable
 from specedit.types import Refused, SpecEditError
 
 # UTF-32 before UTF-16, whose mark begins UTF-32's.
@@ -132,8 +132,8 @@ class SourceFile:
 
     @property
     def shown_name(self) -> str:
-        """The last part of its name, for a model to read: a name on disk may be any bytes."""
-        return os.fsencode(Path(self.name).name).decode("utf-8", "replace")
+        """The last part of its name, for a model to read."""
+        return readable(Path(self.name).name)
 
     @classmethod
     def from_text(cls, text: str, name: str = "") -> SourceFile:
