@@ -58,7 +58,7 @@ def test_a_prediction_for_one_call_or_all(chat):
         model.usage_metadata["output_token_details"]["accepted_prediction"]
         for model in (plain.invoke("Go."), once.invoke("Go.", prediction=OLD), always.invoke("Go."))
     ]
-    assert right[0] < right[1] == right[2]
+    assert right[0] < min(right[1:])  # how many more is the planner's choice, which times its steps
 
 
 def test_references(chat):
