@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from specedit.decoding.cost import CostCurve
+from specedit.decoding.cost import CostCurve, FixedCost
 from specedit.decoding.planner import Planner
 from specedit.integrations.prompts import request_for
 from specedit.proposers import DEFAULT, Request, create
@@ -26,6 +26,7 @@ _MOST = 64  # references of a request that are read
 # What passes over 1, 2, 4, … 256 tokens cost before any is timed, as multiples of the first: on a GPU, which
 # reads its weights meanwhile, and on a CPU.
 _SHAPES = {"cuda": (1, 1, 1, 1, 1, 1, 1.1, 1.3, 1.8), "cpu": (1, 1.2, 1.4, 1.8, 2.4, 3.4, 5, 8, 14)}
+_FREE = FixedCost([1.0] * 9)
 
 
 class Row(NamedTuple):
@@ -56,6 +57,7 @@ class Rows:
         device: what kind computes the passes, "cuda" or "cpu".
         most: as many answers are remembered, those of the latest steps.
         proposers: who guesses.
+        padded: whether the engine scores as many tokens for every row, however few are drafted.
 
     Raises:
         SpecEditError: a proposer does not exist, or needs the target.
@@ -68,6 +70,7 @@ class Rows:
         device: str,
         most: int,
         proposers: Iterable[str] = DEFAULT,
+        padded: bool = False,
     ) -> None:
         made = create(proposers)
         for proposer in made:
@@ -78,7 +81,7 @@ class Rows:
         self._tokenizer = tokenizer
         self._vocabulary = vocabulary
         self._most = most
-        self._pace = _Pace(device)
+        self._pace = _Pace(_FREE if padded else CostCurve(_SHAPES.get(device, _SHAPES["cuda"])))
         self._planner = Planner(made, _Unlearning(self._pace, self._pace.cost))
         self._answers = OrderedDict[object, _Answer]()
 
@@ -180,8 +183,8 @@ class _Pace:
         sharing: how many rows share a step now.
     """
 
-    def __init__(self, device: str) -> None:
-        self.cost = CostCurve(_SHAPES.get(device, _SHAPES["cuda"]))
+    def __init__(self, cost: CostCurve) -> None:
+        self.cost = cost
         self.sharing = 1
         self._largest = len(self.cost(256))
         self._unit = 0.0  # seconds, of the first step that was timed

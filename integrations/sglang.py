@@ -77,5 +77,5 @@ def _known(worker: Any) -> Rows:
     if worker not in _rows:
         target = worker.target_worker
         vocabulary = target.model_runner.model_config.vocab_size
-        _rows[worker] = Rows(target.tokenizer, vocabulary, "cuda", 2 * worker.max_batch_size)
+        _rows[worker] = Rows(target.tokenizer, vocabulary, "cuda", 2 * worker.max_batch_size, padded=True)
     return _rows[worker]

@@ -33,24 +33,9 @@ class SpecEditProposer:
     """
 
     def __init__(self, config: Any) -> None:
-        settings = dict(config.additional_config or {}).get("specedit", {})
-        model = config.model_config
         self._drafted = int(config.speculative_config.num_speculative_tokens)
-        self._longest = int(model.max_model_len)
-        tokenizer = None
-        if not model.skip_tokenizer_init:
-            tokenizer = AutoTokenizer.from_pretrained(
-                model.tokenizer,
-                revision=model.tokenizer_revision,
-                trust_remote_code=model.trust_remote_code,
-            )
-        self._rows = Rows(
-            tokenizer,
-            int(model.get_vocab_size()),
-            config.device_config.device_type,
-            2 * int(config.scheduler_config.max_num_seqs),
-            settings.get("proposers", DEFAULT),
-        )
+        self._longest = int(config.model_config.max_model_len)
+        self._rows = make_rows(config)
         self._numbers = count()
         self._runner: Any = None
         self._sought = False
@@ -95,6 +80,31 @@ class SpecEditProposer:
         key = self._runner.input_batch.req_ids[number]
         about = getattr(self._runner.requests[key].sampling_params, "extra_args", None) or {}
         return Row(key, tokens, prompt, room, about)
+
+
+def make_rows(config: Any, padded: bool = False) -> Rows:
+    """Rows of a model, by vLLM's configuration.
+
+    Raises:
+        SpecEditError: a proposer does not exist, or needs the target.
+    """
+    settings = dict(config.additional_config or {}).get("specedit", {})
+    model = config.model_config
+    tokenizer = None
+    if not model.skip_tokenizer_init:
+        tokenizer = AutoTokenizer.from_pretrained(
+            model.tokenizer,
+            revision=model.tokenizer_revision,
+            trust_remote_code=model.trust_remote_code,
+        )
+    return Rows(
+        tokenizer,
+        int(model.get_vocab_size()),
+        config.device_config.device_type,
+        2 * int(config.scheduler_config.max_num_seqs),
+        settings.get("proposers", DEFAULT),
+        padded,
+    )
 
 
 def _runner() -> Any:

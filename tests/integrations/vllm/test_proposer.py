@@ -65,31 +65,21 @@ class Engine:
 
 
 @pytest.fixture
-def proposer(tokenizer, tmp_path):
-    return make(tokenizer, tmp_path)
+def make(config):
+    """make(**settings): a proposer, by `additional_config`."""
+
+    def made(**settings):
+        proposer = SpecEditProposer(config({"specedit": settings}, DRAFTED, LONGEST, ROWS))
+        # Steps without a model say nothing about what passes cost.
+        proposer._rows._pace.cost.learn = lambda tokens, seconds: None
+        return proposer
+
+    return made
 
 
-def make(tokenizer, folder, **settings):
-    tokenizer.save_pretrained(folder)
-    proposer = SpecEditProposer(
-        SimpleNamespace(
-            additional_config={"specedit": settings},
-            speculative_config=SimpleNamespace(num_speculative_tokens=DRAFTED),
-            model_config=SimpleNamespace(
-                max_model_len=LONGEST,
-                get_vocab_size=lambda: len(tokenizer),
-                skip_tokenizer_init=False,
-                tokenizer=str(folder),
-                tokenizer_revision=None,
-                trust_remote_code=False,
-            ),
-            scheduler_config=SimpleNamespace(max_num_seqs=ROWS),
-            device_config=SimpleNamespace(device_type="cuda"),
-        )
-    )
-    # Steps without a model say nothing about what passes cost.
-    proposer._rows._pace.cost.learn = lambda tokens, seconds: None
-    return proposer
+@pytest.fixture
+def proposer(make):
+    return make()
 
 
 @pytest.fixture
@@ -188,6 +178,6 @@ def test_a_request_that_takes_anothers_name_begins_anew(proposer, asked):
     assert engine.run() <= 2 * expected
 
 
-def test_a_proposer_that_needs_the_target_is_refused(tokenizer, tmp_path):
+def test_a_proposer_that_needs_the_target_is_refused(make):
     with pytest.raises(SpecEditError, match="early_exit does not work inside"):
-        make(tokenizer, tmp_path, proposers=["early_exit:1"])
+        make(proposers=["early_exit:1"])
