@@ -21,6 +21,8 @@ class Changes:
 
     def applied(self, tokens: Sequence[int]) -> list[int]:
         """The tokens with all changes made."""
+        if self._made.keys().isdisjoint(tokens):
+            return list(tokens)
         changed: list[int] = []
         done = 0
         for place in [place for place, token in enumerate(tokens) if token in self._made]:

@@ -80,6 +80,8 @@ class Follower:
         """At least so many letters of what follows, if rules change it, if it is in a block that moved, or if
         the answer is back within the line after it went elsewhere."""
         text, enough, used, moved = "", 0, list[Rule](), False
+        if not self._rules and not self._block and self._on_line():
+            return None  # as it is most of the time
         for number in range(self._line, len(self._rules.lines)):
             if len(text) > enough:
                 break
@@ -95,6 +97,10 @@ class Follower:
         proven = min((rule.right - rule.wrong for rule in used), default=0) > 0
         kind = "moved" if not used else "proven" if proven else "new"
         return Coming(text[len(self._begun) :], kind)
+
+    def _on_line(self) -> bool:
+        lines = self._rules.lines[self._line : self._line + 1]
+        return any(self.view.write(line).startswith(self._begun) for line in lines)
 
     def _expected(self, number: int) -> tuple[str, list[Rule]]:
         line, used = self._rules.expected(number)

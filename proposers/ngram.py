@@ -75,10 +75,8 @@ class NgramProposer(Proposer):
         if not match:
             return []
         draft = list(history[source : source + limit])
-        period = len(history) - source
-        while len(draft) < limit:  # the occurrence overlaps the present: the text repeats with this period
-            draft.append(draft[-period])
-        return [Draft(draft, match)]
+        # Where the occurrence overlaps the present, the text repeats itself from there on.
+        return [Draft((draft * -(-limit // len(draft)))[:limit], match)]
 
     def _append(self, token: int) -> None:
         self._refresh(self._link[self._last])

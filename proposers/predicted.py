@@ -12,7 +12,7 @@ from typing import NamedTuple
 from specedit.proposers import Proposer, Request
 from specedit.proposers.changes import Changes
 from specedit.proposers.views import JSON, LONGEST_PREFIX, RAW, Lines, View, signs
-from specedit.types import Draft
+from specedit.types import Draft, agreeing
 
 _BOUNDARY = -1  # stands between two texts; no token has this id
 _NEARBY = 16  # occurrences looked at on either side of the place where the answer left the text
@@ -23,7 +23,8 @@ _RIVALS = 8  # cursors that are kept
 _DRAFTS = 3  # and of these, how many are drafted from
 _BACK = 2  # agreeing tokens after which what was left is taken as replaced
 _LARGEST = 1 << 19  # letters of all references that are read: more than the longest contexts hold
-_TAIL = 64  # tokens of the answer that are read to see in which form it repeats a reference
+_TAIL = 64  # tokens of the answer that are read to see in which form it repeats a reference,
+_SIGN = 16  # and as many where a sign of it would be
 
 
 class _Cursor(NamedTuple):
@@ -95,9 +96,8 @@ class PredictedProposer(Proposer):
     def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
         if not self._text:
             return []
-        for end in range(self._seen, len(history)):
-            self._follow(history, end)
-        self._seen = len(history)
+        while self._seen < len(history):
+            self._seen += self._walk(history) or self._follow(history, self._seen)
         drafts = [self._draft(cursor.place, limit, cursor.match) for cursor in self._cursors[:_DRAFTS]]
         if drafts:
             drafts += self._changed(drafts[0], history[-1])
@@ -145,7 +145,23 @@ class PredictedProposer(Proposer):
         region = self._regions[number, view.name] = _Region(top, end, line_ends, lines)
         return region
 
-    def _follow(self, history: Sequence[int], end: int) -> None:
+    def _walk(self, history: Sequence[int]) -> int:
+        """How many tokens the answer went on in the text where it is; the cursors are moved along."""
+        if not self._settled:
+            return 0
+        place, new = self._cursors[0].place, history[self._seen :]
+        run = new[: agreeing(self._text[place : place + len(new)], new)]
+        if run:
+            bits = sum(map(self._bits.__getitem__, run))
+            self._cursors = [
+                _Cursor(place + len(run), evidence + bits, match + len(run))
+                for place, evidence, match in self._cursors
+                if self._text[place : place + len(run)] == run
+            ]
+        return len(run)
+
+    def _follow(self, history: Sequence[int], end: int) -> int:
+        """Find where the answer goes on with this one token, which is not where it was."""
         token = history[end]
         walking = [
             _Cursor(place + 1, evidence + self._bits[token], match + 1)
@@ -153,9 +169,6 @@ class PredictedProposer(Proposer):
             if self._text[place] == token
         ]
         if self._settled:
-            if walking and walking[0].place == self._cursors[0].place + 1:
-                self._cursors = walking
-                return
             self._left, self._novel = self._cursors[0].place, 0
             self._parted = (self._left, end)
         self._novel += 1
@@ -163,11 +176,15 @@ class PredictedProposer(Proposer):
         places = self._places.get(token, [])
         nearest = bisect_left(places, self._left)
         near = [*viewed, *places[max(nearest - _NEARBY, 0) : nearest + _NEARBY]]
+        # Without the token before it, this one alone must speak for the place.
+        reach, before = 2 ** self._bits.get(token, 0.0) - 1, history[end - 1]
+        near = [place for place in near if abs(place - self._left) < reach or self._text[place - 1] == before]
         resumed = [cursor for place in near if (cursor := self._resumed(history, end, place)).evidence > 0]
         found = {cursor.place: cursor for cursor in (*resumed, *walking)}
         self._cursors = sorted(found.values(), key=lambda cursor: -cursor.evidence)[:_RIVALS]
         if self._parted and self._cursors:
             self._compare(history, end + 1, self._cursors[0], *self._parted)
+        return 1
 
     def _compare(self, history: Sequence[int], end: int, cursor: _Cursor, left: int, parted: int) -> None:
         """If the answer is back in the text at this cursor, learn what it has changed since it left it."""
@@ -198,7 +215,7 @@ class PredictedProposer(Proposer):
 
     def _viewed(self, history: Sequence[int], end: int) -> list[int]:
         """Places of history[end] in other forms of the references, if the answer turns to one."""
-        tail = self._request.decode(history[max(self._start, end + 1 - _TAIL) : end + 1])
+        tail = self._request.decode(history[max(self._start, end + 1 - _SIGN) : end + 1])
         seen = signs(tail)
         if seen and seen[-1][1] == len(tail):
             view = seen[-1][0]
@@ -211,8 +228,10 @@ class PredictedProposer(Proposer):
                 share = min(self._left / raw.end, 1.0)
                 self._left = region.top + round(share * (region.end - region.top))
             return []
-        above, _, begun = tail.rpartition("\n")
-        found = self._lines.find(above.rpartition("\n")[2]) if len(begun) <= LONGEST_PREFIX else None
+        if len(tail) - 1 - tail.rfind("\n") > LONGEST_PREFIX:
+            return []
+        tail = self._request.decode(history[max(self._start, end + 1 - _TAIL) : end + 1])
+        found = self._lines.find(tail.rpartition("\n")[0].rpartition("\n")[2])
         if not found:
             return []
         number, at, view = found

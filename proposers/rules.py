@@ -69,6 +69,10 @@ class Rules:
         self._rules: dict[str, list[Rule]] = {}  # by name, the latest first
         self._rewritten: dict[int, tuple[str, list[Rule]]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._rules)
+
     def add(self, rule: Rule) -> None:
         """Follow a rule, rather than older ones for the same."""
         known = self._rules.setdefault(rule.name, [])

@@ -107,16 +107,18 @@ class Tree:
     names: list[str] = field(default_factory=list)
     _children: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def add(self, name: str, draft: Iterable[int]) -> None:
+    def add(self, name: str, draft: Sequence[int]) -> None:
         """Merge a draft into the tree."""
-        position = 0
-        for token in draft:
-            if (position, token) not in self._children:
-                self.tokens.append(token)
-                self.parents.append(position)
-                self.names.append(name)
-                self._children[position, token] = len(self.tokens)
-            position = self._children[position, token]
+        position = known = 0
+        while known < len(draft) and (position, draft[known]) in self._children:
+            position = self._children[position, draft[known]]
+            known += 1
+        new, begin = draft[known:], len(self.tokens) + 1
+        parents = [position, *range(begin, begin + len(new) - 1)][: len(new)]
+        self._children.update(zip(zip(parents, new, strict=True), range(begin, begin + len(new)), strict=True))
+        self.tokens.extend(new)
+        self.parents.extend(parents)
+        self.names.extend([name] * len(new))
 
     def child(self, position: int, token: int) -> int | None:
         """Where this token follows that position."""

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase, TokenizersBackend
 
 from specedit.proposers import Request
 from specedit.types import SpecEditError
@@ -28,6 +29,8 @@ def encode_raw(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 def decode_text(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[int]) -> str:
     """The text of token ids, control tokens included. Bytes that are no whole character become U+FFFD."""
+    if backend := _backend(tokenizer):
+        return backend.decode(list(tokens), skip_special_tokens=False)
     return str(tokenizer.decode(list(tokens), clean_up_tokenization_spaces=False))
 
 
@@ -140,6 +143,14 @@ def _other(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     other.split_special_tokens = True
     other("", split_special_tokens=True)
     return other
+
+
+@lru_cache(maxsize=4)
+def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer | None:
+    """What does all the work of decoding, if it does. Around it transformers looks at the type of every
+    token, which takes as long again, and steps decode a few times."""
+    whole = isinstance(tokenizer, TokenizersBackend) and type(tokenizer)._decode is TokenizersBackend._decode
+    return tokenizer.backend_tokenizer if whole else None
 
 
 @lru_cache(maxsize=4)

@@ -107,7 +107,7 @@ class Planner:
         for offer, length in self._plan(limit)[1]:
             tokens = offer.tokens[:length]
             for draft in [[token] for token in tokens] if offer.rivals else [tokens]:
-                tree.add(offer.name, takewhile(self._is_token, draft))
+                tree.add(offer.name, self._known(draft))
         return tree
 
     def learn(self, emitted: Sequence[int], scored: int, seconds: float) -> None:
@@ -143,16 +143,16 @@ class Planner:
         """The most tokens a second that verifying some of these brings, and how much of each that takes."""
         rivals = [offer for offer in offers if offer.rivals]
         offers = sorted((o for o in offers if not o.rivals), key=lambda offer: -offer.chances[0])
+        beginning = defaultdict[int, list[_Offer]](list)  # by their first tokens
         for number, offer in enumerate(offers):
-            fork = None
-            for earlier in offers[:number]:  # where both begin alike, the tokens are the earlier one's
-                alike = earlier.tokens[0] == offer.tokens[0]
-                common = agreeing(earlier.tokens, offer.tokens) if alike else 0
-                if common:
-                    shared = earlier.chances[:common]
-                    np.maximum(shared, offer.chances[:common], out=shared)
+            fork = offers[number - 1] if number else None
+            for earlier in beginning[offer.tokens[0]]:  # where both begin alike, the tokens are its
+                common = agreeing(earlier.tokens, offer.tokens)
+                shared = earlier.chances[:common]
+                np.maximum(shared, offer.chances[:common], out=shared)
                 if common >= offer.shared:
                     offer.shared, fork = common, earlier
+            beginning[offer.tokens[0]].append(offer)
             if fork:
                 _part(fork, offer)
         # Rivals are right as often as they are where no draft is; they are neither picked nor come cheaply.
@@ -200,14 +200,17 @@ class Planner:
                     chances = np.full(len(tokens), rates.chances(0, 1)[0] / len(tokens))
                 else:
                     chances = rates.chances(match, len(tokens))
-                    chances = chances[: max(int((chances > _LEAST).sum()), 1)]
+                    chances = chances[: max(np.count_nonzero(chances > _LEAST), 1)]
                 offers.append(
                     _Offer(proposer.name, tokens, match, rates, tokens[: len(chances)], chances, draft.rivals)
                 )
         return offers
 
-    def _is_token(self, token: int) -> bool:
-        return 0 <= token < self._vocab_size
+    def _known(self, draft: list[int]) -> list[int]:
+        """The draft up to what is no token."""
+        if draft and min(draft) >= 0 and max(draft) < self._vocab_size:
+            return draft
+        return list(takewhile(range(self._vocab_size).__contains__, draft))
 
 
 @dataclass(slots=True)
