@@ -29,6 +29,20 @@ class Block(NamedTuple):
     new: str
 
 
+class Part(NamedTuple):
+    """A piece of the old text that the answer replaces.
+
+    Attributes:
+        lines: in which it lies.
+        begun: what stands before it in the first one.
+        cut: what stands after it in the last one, with the newline.
+    """
+
+    lines: range
+    begun: str
+    cut: str
+
+
 class Coming(NamedTuple):
     """What is expected next.
 
@@ -50,19 +64,30 @@ class Follower:
         rules: of the old text; they learn from every line.
         view: the form.
         begun: what the answer has written of its line in this form.
+        part: of the old text, if the answer writes only this. All of it is then expected, not only changes.
+        after: what the answer writes behind the part.
 
     Attributes:
         view: the form.
         lost: whether the latest text was not what was expected there.
     """
 
-    def __init__(self, rules: Rules, view: View, begun: str = "") -> None:
+    def __init__(
+        self, rules: Rules, view: View, begun: str = "", part: Part | None = None, after: str = ""
+    ) -> None:
         self.lost = False
         self._rules = rules
         self.turn(view)
-        self._begun = begun
-        self._line = 0  # the one of the old text that is expected next
+        self._part, self._after = part, after
+        self._begun = view.write(part.begun) if part else begun
+        self._lines = part.lines if part else range(len(rules.lines))
+        self._line = self._lines.start  # the one of the old text that is expected next
         self._block: Block | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether no more lines are expected."""
+        return self._line not in self._lines
 
     def turn(self, view: View) -> None:
         """The answer is in this form."""
@@ -77,25 +102,29 @@ class Follower:
             self._finish(self.view.read(line))
 
     def coming(self, letters: int) -> Coming | None:
-        """At least so many letters of what follows, if rules change it, if it is in a block that moved, or if
-        the answer is back within the line after it went elsewhere."""
+        """At least so many letters of what follows, if rules change it, if it is in a block that moved, if
+        the answer is back within the line after it went elsewhere, or if it replaces a part."""
         text, enough, used, moved = "", 0, list[Rule](), False
-        if not self._rules and not self._block and self._on_line():
+        part = self._part
+        if not self._rules and not self._block and not part and self._on_line():
             return None  # as it is most of the time
-        for number in range(self._line, len(self._rules.lines)):
+        for number in range(self._line, self._lines.stop):
             if len(text) > enough:
                 break
             line, changing = self._expected(number)
             moved |= self._block is not None and number in self._block.lines
-            text += self.view.write(f"{line}\n")
+            last = part and number + 1 == self._lines.stop
+            text += self.view.write(f"{line}\n".removesuffix(part.cut) if last else f"{line}\n")
             enough = enough or len(text) + letters  # the answer is within the first line
             used = used or changing
+        else:
+            text += self._after
         if not text.startswith(self._begun):
             return self._resumed(text)
-        if not used and not moved:
+        if not used and not moved and not part:
             return None
         proven = min((rule.right - rule.wrong for rule in used), default=0) > 0
-        kind = "moved" if not used else "proven" if proven else "new"
+        kind = "proven" if proven else "new" if used else "moved" if moved else "same"
         return Coming(text[len(self._begun) :], kind)
 
     def _on_line(self) -> bool:
@@ -112,20 +141,20 @@ class Follower:
     def _finish(self, line: str) -> None:
         """The answer has written a line."""
         lines = self._rules.lines
-        if self._line < len(lines):
+        if self._line in self._lines:
             self._rules.judge(self._line, line)
             if line in (lines[self._line], expected := self._expected(self._line)[0]):
                 self._block = self._block if line == expected else None
                 self._line += 1
                 return
         self.lost = True
-        places = self._rules.places.get(line, [])
+        places = [number for number in self._rules.places.get(line, []) if number in self._lines]
         if places and len(line.strip()) >= _SHORTEST:
             after = bisect_left(places, self._line)
             near = places[max(after - 1, 0) : after + 1]
             self._line = min(near, key=lambda number: abs(number - self._line)) + 1
             return
-        ahead = range(self._line, min(self._line + _NEARBY, len(lines)))
+        ahead = range(self._line, min(self._line + _NEARBY, self._lines.stop))
         for number in ahead:
             if line.strip() and line.lstrip() == self._rules.expected(number)[0].lstrip():
                 self._block = self._moved(number, line)

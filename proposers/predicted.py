@@ -221,7 +221,7 @@ class PredictedProposer(Proposer):
             view = seen[-1][0]
             new = (0, view.name) not in self._regions
             region = self._region(0, view)
-            if view is JSON:
+            if view is JSON and new:
                 self._left, self._novel = region.top, 0
             elif new:  # the answer goes on there where it was in the raw text
                 raw = self._regions[0, RAW.name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -72,6 +73,19 @@ class Rules:
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self._rules)
+
+    def find(self, piece: str, start: int = 0) -> tuple[range, str, str] | None:
+        """The lines in which this piece of the text lies, what stands before it in the first, and after it
+        in the last, with the newline. One that begins on the line `start` or below is preferred."""
+        at = self._text.find(piece, self._starts[min(start, len(self.lines) - 1)])
+        at = at if at >= 0 else self._text.find(piece)
+        if at < 0 or not piece:
+            return None
+        first = bisect_right(self._starts, at) - 1
+        end = at + len(piece)
+        last = bisect_left(self._starts, end) - 1
+        before = self._text[self._starts[first] : at]
+        return range(first, last + 1), before, f"{self._text}\n"[end : self._starts[last + 1]]
 
     def add(self, rule: Rule) -> None:
         """Follow a rule, rather than older ones for the same."""

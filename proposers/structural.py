@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from specedit.editing.languages import grammar_of
 from specedit.proposers import Proposer, Request
+from specedit.proposers.blocks import Blocks
 from specedit.proposers.follower import Follower
 from specedit.proposers.rules import Rules
 from specedit.proposers.views import JSON, RAW, signs
@@ -25,7 +26,8 @@ _ASKED = re.compile(
 class StructuralProposer(Proposer):
     """Follows the answer line by line through the first reference and drafts the lines to come as the rules
     have them that its changes so far, and the names in its instruction, make. Where the answer shows that it
-    writes in another form, in a JSON string say, it is followed there, too.
+    writes in another form, in a JSON string say, it is followed there, too. Where it shows a piece of the
+    text and then what replaces it, it is followed in the replacement.
 
     The text is tokenised from the letter on where the answer stands.
     """
@@ -44,6 +46,7 @@ class StructuralProposer(Proposer):
         for a, b in _ASKED.findall(request.decode(request.prompt).replace(old, "")):
             if a in rules.names and b not in rules.names:
                 rules.rename(a, b)
+        self._blocks = _Followed(request, Blocks(rules, old))
         self._usual = {view for view, _ in signs(old)} - {JSON}  # no sign of anything here
         self._followed.append(_Followed(request, Follower(rules, RAW)))
 
@@ -59,12 +62,16 @@ class StructuralProposer(Proposer):
             return []
 
     def _follow(self, history: Sequence[int], new: list[int], limit: int) -> list[Draft]:
-        for followed in self._followed:
+        for followed in (self._blocks, *self._followed):
             followed.walk(new)
         text = self._request.text(history, self._read)
         if text.endswith("\ufffd"):  # the answer is within a character
             return []
         self._read = len(history)
+        if self._blocks.follower.read(text):
+            del self._followed[1:]
+            draft = self._blocks.draft(limit)
+            return [draft] if draft else []
         string = self._look(text)
         for followed in self._followed:
             followed.follower.read(text)
@@ -93,7 +100,7 @@ class StructuralProposer(Proposer):
 class _Followed:
     """A follower, and what was last drafted from it."""
 
-    def __init__(self, request: Request, follower: Follower) -> None:
+    def __init__(self, request: Request, follower: Follower | Blocks) -> None:
         self.follower = follower
         self._request = request
         self._ahead: list[int] = []
