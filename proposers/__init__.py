@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 GROUP = "specedit.proposers"
 DEFAULT = ("structural", "predicted", "ngram")
+_READ = 1 << 16  # letters of references that are always read,
+_READ_A_TOKEN = 8  # and of longer ones as many for every token of the prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,12 @@ class Request:
     language: str = ""
     client: str = ""
     draw: Callable[[Tensor, Sequence[int]], int] | None = None
+
+    @property
+    def readable(self) -> int:
+        """Letters of the references that are worth reading: a file in the prompt, and what takes next to no
+        time beside reading the prompt."""
+        return max(_READ, _READ_A_TOKEN * len(self.prompt))
 
     def text(self, history: Sequence[int], start: int) -> str:
         """What the tokens of a history from `start` on say. They are decoded after the one before: some

@@ -22,7 +22,6 @@ _SETTLED = 4  # agreeing tokens after which a new place is taken as where the an
 _RIVALS = 8  # cursors that are kept
 _DRAFTS = 3  # and of these, how many are drafted from
 _BACK = 2  # agreeing tokens after which what was left is taken as replaced
-_LARGEST = 1 << 19  # letters of all references that are read: more than the longest contexts hold
 _TAIL = 64  # tokens of the answer that are read to see in which form it repeats a reference,
 _SIGN = 16  # and as many where a sign of it would be
 
@@ -75,7 +74,7 @@ class PredictedProposer(Proposer):
     def start(self, request: Request) -> None:
         self._request = request
         self._references: list[str] = []
-        room = _LARGEST
+        room = request.readable
         for reference in request.references:
             self._references.append(reference[:room])
             room -= len(self._references[-1])

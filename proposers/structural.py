@@ -13,7 +13,6 @@ from specedit.proposers.rules import Rules
 from specedit.proposers.views import JSON, RAW, signs
 from specedit.types import Draft
 
-_LARGEST = 1 << 18  # letters of a text that is followed: parsing it is not to be noticed
 _TAIL = 64  # letters of the answer in which a sign of another form may have begun
 _ENOUGH = 48  # drafted tokens that are left when no more are drafted
 _LETTERS = 4  # a token has about as many
@@ -40,7 +39,7 @@ class StructuralProposer(Proposer):
         self._tail = ""
         self._followed: list[_Followed] = []
         old = request.references[0] if request.references else ""
-        if not 0 < len(old) <= _LARGEST:
+        if not 0 < len(old) <= request.readable:
             return
         self._rules = rules = Rules(old, grammar_of(request.language))
         for a, b in _ASKED.findall(request.decode(request.prompt).replace(old, "")):

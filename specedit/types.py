@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
@@ -114,8 +114,9 @@ class Tree:
             position = self._children[position, draft[known]]
             known += 1
         new, begin = draft[known:], len(self.tokens) + 1
-        parents = [position, *range(begin, begin + len(new) - 1)][: len(new)]
-        self._children.update(zip(zip(parents, new, strict=True), range(begin, begin + len(new)), strict=True))
+        places = range(begin, begin + len(new))
+        parents = [position, *places][: len(new)]
+        self._children.update(zip(zip(parents, new, strict=True), places, strict=True))
         self.tokens.extend(new)
         self.parents.extend(parents)
         self.names.extend([name] * len(new))

@@ -84,7 +84,8 @@ def test_strings_of_tools(old, new, grammar):
 
 
 def test_strings_may_begin_and_end_within_lines(grammar):
-    check('{"old_str": "os.open(path)\\n\\n\\ndef main", "new_str": "|os.open(path)\\n\\n\\ndef main"}', grammar)
+    piece = "os.open(path)\\n\\n\\ndef main"
+    check(f'{{"old_str": "{piece}", "new_str": "|{piece}"}}', grammar)
     check('{"old_str": "load(\\"a\\")", "new_str": "|load(\\"a\\")"}', grammar)
 
 
@@ -95,7 +96,7 @@ def test_a_string_may_end_in_a_backslash(grammar):
 
 
 def test_a_string_that_nothing_replaces(grammar):
-    assert expected('{"search": "load"}\n' + "That is all that there is to say about it. " * 3, grammar) is None
+    assert expected('{"search": "load"}\n' + "That is all that there is to say. " * 3, grammar) is None
 
 
 def test_the_numbers_of_a_hunk_follow_from_the_first(grammar):
@@ -110,9 +111,8 @@ def test_the_next_hunk_is_as_much_further_down_as_lines_were_added(grammar):
 
 
 def test_a_hunk_shows_three_lines_before_its_change(grammar):
-    check(
-        "@@ -6,7 +6,7 @@\n|" + "".join(f" {line}\n" for line in LINES[5:8]) + f"-{LINES[8]}\n+{LINES[8]}\n", grammar
-    )
+    above = "".join(f" {line}\n" for line in LINES[5:8])
+    check(f"@@ -6,7 +6,7 @@\n|{above}-{LINES[8]}\n+{LINES[8]}\n", grammar)
 
 
 def test_added_lines_begin_as_those_that_are_taken_away(grammar):

@@ -1,4 +1,4 @@
-"""The adapter of vLLM's V2 model runner, called as the runner calls it. `test_v2_engine.py` runs the real one."""
+"""The adapter of vLLM's V2 model runner, called as that calls it. `test_v2_engine.py` runs the real one."""
 
 import sys
 from types import ModuleType, SimpleNamespace
