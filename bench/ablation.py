@@ -45,8 +45,8 @@ or class with ten uses or more is renamed. Tokens a pass where a pass costs the 
 1/256 more for each further one; how many times as fast as plain decoding there, and under the float32 curve
 of `bench/count.py`, for the file in a fence, as the JSON string of a `write_file` call, and with numbered
 lines in the prompt; the passes that the renames take. Every answer is met without memory of the others, but
-in one row. Look-up is transformers' own class, which drafts as much as it is set to; it was not counted in the
-other forms, where it finds little and takes hours.
+in one row. Look-up is transformers' own class, which drafts as much as it is set to; it was not counted in
+the other forms, where it finds little and takes hours.
 """
 TIMES = """Milliseconds a step that proposing and choosing take, in whole files one after the other, on one
 core of {processor}:
