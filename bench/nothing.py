@@ -1,6 +1,6 @@
 """What speculation costs where there is nothing to copy: `python bench/nothing.py`.
 
-The model is forced to write tokens drawn at random, each of them once, so that every draft is wrong. Plain
+The model is forced to write tokens drawn at random, none of them twice, so that every draft is wrong. Plain
 decoding and specedit, with what it has learnt from the answers before, take turns.
 """
 
@@ -22,11 +22,11 @@ from bench.edits import load_edits
 from bench.markdown import RESULTS, head, keep, machine, row
 from bench.ways import Ways, editor_with
 from specedit import models
-from specedit.decoding.encode import encode_chat, make_request
+from specedit.decoding.encode import encode_chat, encode_text, make_request
 from specedit.replay import Forced
 
 FILE = RESULTS / "nothing.json"
-INTRODUCTION = """Answers of {tokens} tokens drawn at random, each of them once, so that no draft is right.
+INTRODUCTION = """Answers of {tokens} tokens drawn at random, none of them twice, so that no draft is right.
 Seconds with the prompt, median of {repeats}; the slowdown is the median of the pairs.
 """
 
@@ -52,17 +52,26 @@ def main(tokens: int, repeats: int, dtype: str | None) -> None:
     editor = editor_with(loaded.model, loaded.name, loaded.tokenizer)
     ways = Ways(editor)
     tokenizer = loaded.tokenizer
-    ordinary = sorted(set(range(len(tokenizer))) - set(tokenizer.all_special_ids))
-    written = random.Random(0).sample(ordinary, tokens)
+    cases = [
+        (name, encode_chat(tokenizer, [{"role": "user", "content": asked}], ""), text)
+        for name, asked, text in references()
+    ]
+    copied = {token for _, prompt, text in cases for token in (*prompt, *encode_text(tokenizer, text))}
+    ordinary = sorted(set(range(len(tokenizer))) - set(tokenizer.all_special_ids) - copied)
+    random.Random(0).shuffle(ordinary)
     rows = []
-    for name, asked, text in tqdm(list(references()), "references"):
-        prompt = encode_chat(tokenizer, [{"role": "user", "content": asked}], "")
+    for name, prompt, text in tqdm(cases, "references"):
         runs: dict[str, list[dict]] = {"plain": [], "specedit": []}
         for repeat in range(repeats + 1):  # the first warms up
+            written, ordinary = (
+                ordinary[:tokens],
+                ordinary[tokens:],
+            )  # what was written before could be copied
             for way in sorted(runs, reverse=repeat % 2 == 1):
                 request = make_request(tokenizer, prompt, [text] if text else [], "python")
                 answer, run = ways.run(way, request, tokens, Forced(written))
                 assert answer == written
+                assert not sum(run["accepted"].values())
                 runs[way] += [run] if repeat else []
         rows.append({"reference": name, "prompt": len(prompt), "letters": len(text), "runs": runs})
     about = ways.about() | {"tokens": tokens, "repeats": repeats}

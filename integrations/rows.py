@@ -91,6 +91,10 @@ class Rows:
         going = (key for key, answer in reversed(self._answers.items()) if answer.goes_on_in(tokens))
         return next(going, None)
 
+    def forget(self, key: object) -> None:
+        """The answer with this key is over: another may have the same."""
+        self._answers.pop(key, None)
+
     def draft(self, rows: Sequence[Row | None]) -> list[list[int]]:
         """A draft for each row of a step. An error costs a draft, never the step.
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 GROUP = "specedit.proposers"
 DEFAULT = ("structural", "predicted", "ngram")
-_READ = 1 << 16  # letters of references that are always read,
+_READ = 1 << 17  # letters of references that are always read,
 _READ_A_TOKEN = 8  # and of longer ones as many for every token of the prompt
 
 
@@ -60,8 +60,8 @@ class Request:
 
     @property
     def readable(self) -> int:
-        """Letters of the references that are worth reading: a file in the prompt, and what takes next to no
-        time beside reading the prompt."""
+        """Letters of references that are worth reading: of files in the prompt all, and of others what takes
+        next to no time beside the answer's passes."""
         return max(_READ, _READ_A_TOKEN * len(self.prompt))
 
     def text(self, history: Sequence[int], start: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import NamedTuple
 
 from rapidfuzz import fuzz
@@ -13,6 +12,7 @@ from specedit.proposers.views import View
 _SHORTEST = 3  # letters that a line needs to be found by
 _NEARBY = 4  # lines among which the one is sought that a new line replaces
 _ALIKE = 65  # in percent, how much it must have in common with that one
+_LONGEST_LINE = 1 << 12  # letters that an answer may have begun of one
 _SHORTEST_END, _LONGEST_END = 2, 24  # letters by which a place within a line is found again
 
 
@@ -100,6 +100,8 @@ class Follower:
         *finished, self._begun = (self._begun + text).split(self._newline)
         for line in finished:
             self._finish(self.view.read(line))
+        if len(self._begun) > _LONGEST_LINE:  # it is looked at again and again; its end is enough
+            self._begun = self._begun[-_LONGEST_END:]
 
     def coming(self, letters: int) -> Coming | None:
         """At least so many letters of what follows, if rules change it, if it is in a block that moved, if
@@ -113,8 +115,12 @@ class Follower:
                 break
             line, changing = self._expected(number)
             moved |= self._block is not None and number in self._block.lines
-            last = part and number + 1 == self._lines.stop
-            text += self.view.write(f"{line}\n".removesuffix(part.cut) if last else f"{line}\n")
+            line += "\n"
+            if part and number + 1 == self._lines.stop:
+                if not line.endswith(part.cut):
+                    break  # rules have changed what is not of the part, and where it begins is not known
+                line = line.removesuffix(part.cut)
+            text += self.view.write(line)
             enough = enough or len(text) + letters  # the answer is within the first line
             used = used or changing
         else:
@@ -148,11 +154,9 @@ class Follower:
                 self._line += 1
                 return
         self.lost = True
-        places = [number for number in self._rules.places.get(line, []) if number in self._lines]
-        if places and len(line.strip()) >= _SHORTEST:
-            after = bisect_left(places, self._line)
-            near = places[max(after - 1, 0) : after + 1]
-            self._line = min(near, key=lambda number: abs(number - self._line)) + 1
+        found = self._rules.nearest(line, self._line)
+        if found in self._lines and len(line.strip()) >= _SHORTEST:
+            self._line = found + 1
             return
         ahead = range(self._line, min(self._line + _NEARBY, self._lines.stop))
         for number in ahead:

@@ -77,15 +77,23 @@ class Rules:
     def find(self, piece: str, start: int = 0) -> tuple[range, str, str] | None:
         """The lines in which this piece of the text lies, what stands before it in the first, and after it
         in the last, with the newline. One that begins on the line `start` or below is preferred."""
-        at = self._text.find(piece, self._starts[min(start, len(self.lines) - 1)])
-        at = at if at >= 0 else self._text.find(piece)
+        text = f"{self._text}\n"
+        at = text.find(piece, self._starts[min(start, len(self.lines) - 1)])
+        at = at if at >= 0 else text.find(piece)
         if at < 0 or not piece:
             return None
         first = bisect_right(self._starts, at) - 1
         end = at + len(piece)
         last = bisect_left(self._starts, end) - 1
         before = self._text[self._starts[first] : at]
-        return range(first, last + 1), before, f"{self._text}\n"[end : self._starts[last + 1]]
+        return range(first, last + 1), before, text[end : self._starts[last + 1]]
+
+    def nearest(self, line: str, number: int) -> int | None:
+        """The number of the line that says this, of several the nearest to that number."""
+        places = self.places.get(line, [])
+        after = bisect_left(places, number)
+        near = places[max(after - 1, 0) : after + 1]
+        return min(near, key=lambda place: abs(place - number), default=None)
 
     def add(self, rule: Rule) -> None:
         """Follow a rule, rather than older ones for the same."""

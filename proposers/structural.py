@@ -67,7 +67,8 @@ class StructuralProposer(Proposer):
         if text.endswith("\ufffd"):  # the answer is within a character
             return []
         self._read = len(history)
-        if self._blocks.follower.read(text):
+        text = self._blocks.follower.read(text)
+        if self._blocks.follower.inside:
             del self._followed[1:]
             draft = self._blocks.draft(limit)
             return [draft] if draft else []

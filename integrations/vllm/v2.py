@@ -1,18 +1,20 @@
-"""specedit's proposers inside vLLM's V2 model runner, in place of its n-gram look-up. See README.md here."""
+"""specedit's proposers inside vLLM's V2 model runner, in place of its n-gram look-up. See README.md here.
+
+vLLM imports this in every process of everyone who has specedit: what takes time to import is imported later.
+"""
 
 from __future__ import annotations
 
 import inspect
+import logging
 import pkgutil
 import sys
 from collections.abc import Mapping
 from functools import cache, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from specedit.integrations.rows import Row, logger
-from specedit.integrations.vllm.proposer import make_rows
+if TYPE_CHECKING:
+    import torch
 
 _GPU = "vllm.v1.worker.gpu"
 # What is replaced or called, and the parameters of it that are read here.
@@ -28,7 +30,8 @@ _RUNNER = {
     ),
     "vllm.distributed:get_tp_group": (),
 }
-_UNKNOWN = "specedit does not know this release of vLLM's V2 model runner and drafts nothing in it."
+# vLLM shows what loggers below its own say.
+logger = logging.getLogger("vllm.specedit")
 
 
 def register() -> None:
@@ -38,8 +41,7 @@ def register() -> None:
     runner, ours drafts in its place. Where the runner is not one that is known, nothing is registered and
     vLLM's own goes on.
     """
-    if not fits(_SEAM):
-        logger.debug(_UNKNOWN)  # most who have this plugin do not ask for it
+    if not _fits(_SEAM):
         return
     seam = sys.modules[f"{_GPU}.spec_decode"]
     original = seam.init_speculator
@@ -47,28 +49,30 @@ def register() -> None:
         return
 
     @wraps(original)
-    def init_speculator(vllm_config: Any, device: Any, req_states: Any) -> Any:
-        wanted = "specedit" in (vllm_config.additional_config or {})
-        if wanted and vllm_config.speculative_config.use_ngram():
-            if fits(_RUNNER):
-                return _speculator()(vllm_config, device, req_states)
-            logger.warning(_UNKNOWN)
-        return original(vllm_config, device, req_states)
+    def init_speculator(*arguments: Any, **options: Any) -> Any:
+        config = _called(original, arguments, options)["vllm_config"]
+        settings = getattr(config, "additional_config", None)
+        if isinstance(settings, Mapping) and "specedit" in settings and config.speculative_config.use_ngram():
+            if _fits(_RUNNER):
+                logger.info("specedit drafts in place of the n-gram look-up.")
+                return _speculator()(*arguments, **options)
+            logger.warning("specedit does not know this release's V2 model runner and drafts nothing in it.")
+        return original(*arguments, **options)
 
     init_speculator._specedit = True  # type: ignore[attr-defined]
     for module in (seam, sys.modules.get(f"{_GPU}.model_runner")):
         if module is not None:
-            module.init_speculator = init_speculator
+            module.init_speculator = init_speculator  # type: ignore[attr-defined]
 
 
-def fits(table: Mapping[str, tuple[str, ...]]) -> bool:
+def _fits(table: Mapping[str, tuple[str, ...]]) -> bool:
     """Whether all of these exist and have these parameters, in this order."""
     try:
         for name, wanted in table.items():
             parameters = inspect.signature(pkgutil.resolve_name(name)).parameters
             if tuple(parameter for parameter in parameters if parameter in wanted) != wanted:
                 return False
-    except (ImportError, AttributeError):
+    except Exception:  # a plugin that raises ends vLLM, also for those who do not use it
         return False
     return True
 
@@ -76,30 +80,38 @@ def fits(table: Mapping[str, tuple[str, ...]]) -> bool:
 @cache
 def _speculator() -> type:
     """The class of ours, for the runner that is about to make its speculator."""
+    import torch
     from vllm.distributed import get_tp_group
     from vllm.v1.worker.gpu.model_runner import GPUModelRunner
     from vllm.v1.worker.gpu.spec_decode.ngram.speculator import NgramGPUSpeculator
+
+    from specedit.integrations.rows import Row
+    from specedit.integrations.vllm.proposer import make_rows
 
     class SpecEditSpeculator(NgramGPUSpeculator):
         """Drafts on the CPU, from one transfer of new tokens a step; the runner verifies as many for each
         row in any case. Where that goes wrong, drafts of vLLM's look-up."""
 
-        def __init__(self, vllm_config: Any, device: Any, req_states: Any) -> None:
-            super().__init__(vllm_config, device, req_states)
-            self._drafted = int(vllm_config.speculative_config.num_speculative_tokens)
-            self._longest = int(vllm_config.model_config.max_model_len)
+        def __init__(self, vllm_config: Any, *arguments: Any, **options: Any) -> None:
+            super().__init__(vllm_config, *arguments, **options)
             self._rows = make_rows(vllm_config, padded=True)
+            self._width = int(vllm_config.speculative_config.num_speculative_tokens)
+            self._longest = int(vllm_config.model_config.max_model_len)
             self._tokens: dict[str, list[int]] = {}  # of each request, as far as they are here
             self._about: dict[str, Mapping[str, Any]] = {}
 
         def told(self, scheduler_output: Any) -> None:
             """What new requests say beside their prompts is in no state of the runner."""
-            for request in scheduler_output.finished_req_ids:
-                self._tokens.pop(request, None)
-                self._about.pop(request, None)
+            for key in scheduler_output.finished_req_ids:
+                self._forget(key)
             for new in scheduler_output.scheduled_new_reqs:
-                self._tokens.pop(new.req_id, None)
+                self._forget(new.req_id)
                 self._about[new.req_id] = getattr(new.sampling_params, "extra_args", None) or {}
+
+        def _forget(self, key: str) -> None:
+            self._tokens.pop(key, None)
+            self._about.pop(key, None)
+            self._rows.forget(key)
 
         @torch.inference_mode()
         def propose(self, *arguments: Any, **options: Any) -> torch.Tensor:
@@ -107,17 +119,19 @@ def _speculator() -> type:
             given = _called(super().propose, arguments, options)
             if given["dummy_run"]:
                 return super().propose(*arguments, **options)
-            try:
-                drafts = self._drafts(given)
-            except Exception:
-                logger.exception("specedit drafts nothing in this step")
+            group, drafts = get_tp_group(), None
+            if group.rank_in_group == 0:
+                try:
+                    drafts = self._ours(given)
+                except Exception:
+                    logger.exception("vLLM's own look-up drafts in this step instead of specedit")
+            if drafts is None:
                 drafts = super().propose(*arguments, **options)
-            group = get_tp_group()
-            # What is drafted depends on time: all that hold a part of the model verify the first one's.
+            # All that hold a part of the model have to verify the same.
             return group.broadcast(drafts, src=0) if group.world_size > 1 else drafts
 
-        def _drafts(self, given: Mapping[str, Any]) -> torch.Tensor:
-            batch, width = given["input_batch"], self._drafted
+        def _ours(self, given: Mapping[str, Any]) -> torch.Tensor:
+            batch, width = given["input_batch"], self._width
             rows = batch.idx_mapping[: batch.num_reqs]
             lengths = self.req_states.total_len.gpu[rows].long()
             ids = self.req_states.all_token_ids.gpu

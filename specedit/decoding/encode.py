@@ -149,7 +149,8 @@ def _other(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
 def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer | None:
     """What does all the work of decoding, if it does. Around it transformers looks at the type of every
     token, which takes as long again, and steps decode a few times."""
-    whole = isinstance(tokenizer, TokenizersBackend) and type(tokenizer)._decode is TokenizersBackend._decode
+    made, base = type(tokenizer), TokenizersBackend
+    whole = issubclass(made, base) and made._decode is base._decode and made.decode is base.decode
     return tokenizer.backend_tokenizer if whole else None
 
 

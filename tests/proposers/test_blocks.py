@@ -130,28 +130,84 @@ def test_added_lines_begin_as_those_that_are_taken_away(grammar):
 
 def test_after_three_lines_that_stay_comes_the_next_hunk(grammar):
     check(
-        '@@ -6,3 +6,3 @@\n def main():\n-    first = load("a")\n+    first = load("c")\n'
-        '     second = load("b")\n|     return first, second\n \n@@ -',
+        "@@ -2,6 +2,6 @@\n \n \n-def load(path):\n+def read(path):\n     return os.open(path)\n| \n \n@@ -",
         grammar,
     )
+
+
+def test_there_is_no_hunk_after_the_end_of_the_text(grammar):
+    answer = '@@ -9,3 +9,3 @@\n-    first = load("a")\n+    first = 1\n     second = load("b")\n'
+    assert expected(answer, grammar) == "     return first, second\n"
 
 
 def test_lines_are_found_where_the_numbers_are_wrong(grammar):
     check('@@ -99,3 +99,3 @@\n def main():\n-    first = load("a")\n|+    first = load("a")\n', grammar)
 
 
-def test_a_diff_that_ends_is_left(grammar):
-    blocks = Blocks(Rules(OLD, grammar), OLD)
-    assert blocks.read("@@ -1,2 +1,2 @@\n import os\n")
-    blocks.read("```\nThat")
-    assert not blocks.read("'s it.\n")
+def read(answer, grammar, old=OLD, pieces=1):
+    """What of an answer is in no such form, and whether it is in one at the end."""
+    blocks = Blocks(Rules(old, grammar), old)
+    begun = range(0, len(answer), pieces)
+    return "".join(blocks.read(answer[at : at + pieces]) for at in begun), blocks.inside
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 7, 1000])
+def test_what_follows_a_diff_is_read(pieces, grammar):
+    diff = "@@ -1,2 +1,3 @@\n import os\n+import sys\n \n"
+    assert read(f"{diff}```\nThat's it.\n    Bye.\n", grammar, pieces=pieces)[1] is False
+    block = "<<<<<<< SEARCH\ndef load(path):\n=======\n"
+    assert expected(f"{diff}```\n{block}", grammar, pieces=pieces).startswith("def load(path):\n")
+    assert read(f"{diff}\nThat's it.\n", grammar, pieces=pieces)[1] is False
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 7, 1000])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        'mark = "@@ -1"\n' + OLD,
+        "# <<<<<<< HEAD\n" + OLD,
+        'text = """\n<<<<<<< HEAD\nours\n=======\ntheirs\n"""\n' + OLD,
+        'X = {"old": "path", "kind": 3}\n' + OLD,
+        'X = {"old": "none", "new": "none"}\n' + OLD,
+        'TEXT = """\n@@ -1,2 +1,2 @@\n no line of it\n"""\n' + OLD,
+    ],
+)
+def test_what_only_looks_like_a_mark_costs_nothing(answer, pieces, grammar):
+    assert read(answer, grammar, pieces=pieces) == (answer, False)
 
 
 def test_marks_that_are_in_the_old_text_are_none(grammar):
     for old in ('a = {"search": "b"}\n', "<<<<<<< HEAD\nx\n=======\n", "@@ -1,2 +1,2 @@\n"):
-        blocks = Blocks(Rules(old, grammar), old)
-        assert not blocks.read(old)
-        assert not blocks.coming(100)
+        assert read(old, grammar, old) == (old, False)
+
+
+def test_a_line_of_the_text_may_look_like_the_divider(grammar):
+    old = "Title\n=======\n\nText.\n"
+    answer = "<<<<<<< SEARCH\nTitle\n=======\n"
+    assert expected(answer, grammar, old) is None
+    assert expected(f"{answer}\n=======\n", grammar, old) == old[:15] + ">>>>>>> REPLACE\n"
+
+
+def test_the_last_line_may_have_no_newline(grammar):
+    answer = "<<<<<<< SEARCH\nb\n=======\n"
+    assert expected(answer, grammar, "a = 1\nb") == "b\n>>>>>>> REPLACE\n"
+
+
+def test_what_rules_changed_around_a_piece_is_not_of_it(grammar):
+    changed = '{"old_str": "def load(path)", "new_str": "def load(file)"}\n'
+    coming = expected(f'{changed}{{"old_str": "os.open(", "new_str": "', grammar)
+    assert coming in (None, "", 'os.open("}')
+
+
+def test_tags_of_tools(grammar):
+    check(
+        "<parameter=old_string>\ndef load(path):\n</parameter>\n<parameter=new_string>\n|def load(path):\n",
+        grammar,
+    )
+    check(
+        '<parameter name="old_str">    return os</parameter>\n<parameter name="new_str">|    return os</',
+        grammar,
+    )
 
 
 MARKS = ("<<<<<<< SEARCH\n", "=======\n", ">>>>>>> REPLACE\n", '"old_str": "', '", "new_str": "', '"}')
@@ -163,5 +219,5 @@ def test_no_answer_is_too_much(pieces):
     grammar = grammar_of("python")
     blocks = Blocks(Rules(OLD, grammar), OLD)
     for piece in pieces:
-        blocks.read(piece)
+        assert isinstance(blocks.read(piece), str)
         blocks.coming(50)

@@ -39,7 +39,7 @@ def init_speculator(vllm_config, device, req_states):
 @pytest.fixture
 def vllm(monkeypatch):
     """As much of vLLM as the adapter knows, in its modules."""
-    group = SimpleNamespace(world_size=1)
+    group = SimpleNamespace(world_size=1, rank_in_group=0)
     parts = {
         "vllm": {},
         "vllm.distributed": {"get_tp_group": lambda: group},
@@ -148,11 +148,27 @@ def test_a_model_in_parts_verifies_the_drafts_of_the_first(made, vllm, tokenizer
     vllm.group.broadcast = lambda drafts, src: drafts + 1 - src
     prompt, answer = encode_text(tokenizer, f"```python\n{FILE}```\n"), encode_text(tokenizer, FILE)
     assert step(made(), 0, prompt + answer[:1], 1)[0] == answer[1] + 1
+    vllm.group.rank_in_group = 1
+    assert step(made(), 0, prompt + answer[:1], 1)[0] == 7 + 1
+
+
+def test_a_request_with_the_id_of_another_gets_its_own_prediction(made, vllm, tokenizer):
+    prompt, other = encode_text(tokenizer, "Go."), FILE.replace("load", "read")
+    speculator = made()
+    runner = vllm.runner.GPUModelRunner()
+    runner.speculator = speculator
+    for text in (FILE, other):
+        told = SimpleNamespace(extra_args={"specedit_prediction": text})
+        new = SimpleNamespace(req_id="a", sampling_params=told)
+        runner.add_requests(SimpleNamespace(finished_req_ids=set(), scheduled_new_reqs=[new]))
+        answer = encode_text(tokenizer, text)
+        assert step(speculator, 0, prompt + answer[:1], 1)[:4] == answer[1:5]
 
 
 def test_only_who_asks_for_it_gets_it(made):
     assert type(made({})) is NgramGPUSpeculator
     assert type(made(None)) is NgramGPUSpeculator
+    assert type(made(object())) is NgramGPUSpeculator
 
 
 def test_registering_again_changes_nothing(made, vllm):
@@ -169,6 +185,16 @@ def test_nothing_is_registered_in_a_release_with_another_seam(vllm):
     sys.modules["vllm.v1.worker.gpu.spec_decode"].init_speculator = other
     v2.register()
     assert sys.modules["vllm.v1.worker.gpu.spec_decode"].init_speculator is other
+
+
+def test_a_seam_with_more_parameters_gets_them(vllm):
+    def more(vllm_config, device, req_states, target=None):
+        return target
+
+    sys.modules["vllm.v1.worker.gpu.spec_decode"].init_speculator = more
+    v2.register()
+    config = SimpleNamespace(additional_config={})
+    assert sys.modules["vllm.v1.worker.gpu.spec_decode"].init_speculator(config, "cpu", None, target=1) == 1
 
 
 def test_nor_where_the_runner_is_another(made, vllm, monkeypatch, caplog):
