@@ -21,6 +21,7 @@ _START = 4  # how far a fresh cursor at the top of the first reference is truste
 _SETTLED = 4  # agreeing tokens after which a new place is taken as where the answer is
 _RIVALS = 8  # cursors that are kept
 _DRAFTS = 3  # and of these, how many are drafted from
+_SOON = 10  # tokens that an answer leaves out or replaces, mostly
 _BACK = 2  # agreeing tokens after which what was left is taken as replaced
 _TAIL = 64  # tokens of the answer that are read to see in which form it repeats a reference,
 _SIGN = 16  # and as many where a sign of it would be
@@ -97,7 +98,10 @@ class PredictedProposer(Proposer):
             return []
         while self._seen < len(history):
             self._seen += self._walk(history) or self._follow(history, self._seen)
-        drafts = [self._draft(cursor.place, limit, cursor.match) for cursor in self._cursors[:_DRAFTS]]
+        drafts = [
+            self._draft(cursor.place, limit, cursor.match, self._kind(cursor))
+            for cursor in self._cursors[:_DRAFTS]
+        ]
         if drafts:
             drafts += self._changed(drafts[0], history[-1])
         if not self._settled:
@@ -113,6 +117,11 @@ class PredictedProposer(Proposer):
     @property
     def _settled(self) -> bool:
         return bool(self._cursors) and self._cursors[0].match >= _SETTLED
+
+    def _kind(self, cursor: _Cursor) -> str:
+        """Whether the answer goes on there soon after the place that it left: it is surer then."""
+        skipped = cursor.place - cursor.match - self._left
+        return "" if -_START <= skipped <= _SOON else "far"
 
     def _draft(self, place: int, limit: int, match: int, kind: str = "") -> Draft:
         tokens = self._text[place : place + limit]

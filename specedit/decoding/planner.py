@@ -39,6 +39,8 @@ _STRENGTH = np.array(_STRENGTHS)
 # overestimated; and a token that is probably wrong, when it is right, would mostly have come cheaply with the
 # next step. Found on the JavaScript, TypeScript, Rust and C edits of `bench`, under three cost curves.
 _CAUTION = 2
+# Long matches are not among what looks good by luck: what follows 128 agreeing tokens is weighed as it is.
+_CAUTIOUS = np.where(np.arange(len(_NEXT)) < 8, 1.0, 1 / _CAUTION)
 # Where drafting seems to bring less than this, the curve may just be wrong: plain steps put it right.
 _WORTH = 1.002
 _SLOW_DRAFT = 16  # tokens that a slow proposer is asked for at most
@@ -266,7 +268,7 @@ class _Rates:
         """float64 [size]: how likely the first 1, 2, … tokens are all right after `match` agreeing ones."""
         if self._onward is None:
             onward = [right / (right + wrong) for right, wrong in self._next]
-            self._onward = np.minimum(onward, _SUREST)
+            self._onward = np.minimum(onward, _SUREST) ** _CAUTIOUS
         rates = self._onward[_STRENGTH[match : match + size]]
         first, not_first = self._first[_STRENGTHS[match]]
         rates[0] = min(first / (first + not_first), _SUREST)
