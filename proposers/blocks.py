@@ -146,8 +146,9 @@ class Blocks:
         if not self._form:
             return self._begun(start)
         if not self._follower:
-            return self._turned(start)
-        if found := self._form.ends.search(self._text, start):
+            return self._turned(self._form, start)
+        found = self._form.ends.search(self._text, start)
+        if found:
             self._feed(_end(found))
             self._leave(known=True)
             self._text = self._text[found.end() :]
@@ -171,10 +172,9 @@ class Blocks:
         self._text = self._text[mark.end() :]
         return True
 
-    def _turned(self, start: int) -> bool:
+    def _turned(self, form: _Form, start: int) -> bool:
         """Whether the new text begins."""
-        form = self._form
-        for found in form.turns.finditer(self._text, start) if form else ():
+        for found in form.turns.finditer(self._text, start):
             self._old = self._text[: _end(found)]
             lines, *around = self._rules.find(form.view.read(self._old), self._line) or (range(0),)
             following = self._rules.lines[lines.stop : lines.stop + 1] if lines else []
@@ -195,8 +195,9 @@ class Blocks:
     def _strayed(self, start: int) -> bool:
         """Whether what seemed to be a piece of the old text is none."""
         if self._form is _STRINGS:
-            end = _STRINGS.ends.search(self._text, start)
-            return len(self._text) > _LARGEST or (bool(end) and len(self._text) - end.end() > _MARK // 2)
+            ended = _STRINGS.ends.search(self._text, start)
+            behind = len(self._text) - ended.end() if ended else 0
+            return len(self._text) > _LARGEST or behind > _MARK // 2
         first = self._text.rfind("\n", 0, start) + 1
         finished = self._text[first:].split("\n")[:-1] if self._form is _SEARCH else []
         return len(self._text) > _LARGEST or any(

@@ -155,7 +155,7 @@ class Follower:
                 return
         self.lost = True
         found = self._rules.nearest(line, self._line)
-        if found in self._lines and len(line.strip()) >= _SHORTEST:
+        if found is not None and found in self._lines and len(line.strip()) >= _SHORTEST:
             self._line = found + 1
             return
         ahead = range(self._line, min(self._line + _NEARBY, self._lines.stop))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 from specedit.editing.languages import grammar_of
 from specedit.proposers import Proposer, Request
@@ -22,6 +23,9 @@ _ASKED = re.compile(
 )
 
 
+F = TypeVar("F", Follower, Blocks)
+
+
 class StructuralProposer(Proposer):
     """Follows the answer line by line through the first reference and drafts the lines to come as the rules
     have them that its changes so far, and the names in its instruction, make. Where the answer shows that it
@@ -37,7 +41,7 @@ class StructuralProposer(Proposer):
         self._request = request
         self._seen = self._read = len(request.prompt)
         self._tail = ""
-        self._followed: list[_Followed] = []
+        self._followed: list[_Followed[Follower]] = []
         old = request.references[0] if request.references else ""
         if not 0 < len(old) <= request.readable:
             return
@@ -61,13 +65,14 @@ class StructuralProposer(Proposer):
             return []
 
     def _follow(self, history: Sequence[int], new: list[int], limit: int) -> list[Draft]:
-        for followed in (self._blocks, *self._followed):
+        self._blocks.walk(new)
+        for followed in self._followed:
             followed.walk(new)
         text = self._request.text(history, self._read)
         if text.endswith("\ufffd"):  # the answer is within a character
             return []
         self._read = len(history)
-        text = self._blocks.follower.read(text)
+        text = self._blocks.follower.read(text)  # what is in no block
         if self._blocks.follower.inside:
             del self._followed[1:]
             draft = self._blocks.draft(limit)
@@ -97,11 +102,11 @@ class StructuralProposer(Proposer):
         return None
 
 
-class _Followed:
+class _Followed(Generic[F]):
     """A follower, and what was last drafted from it."""
 
-    def __init__(self, request: Request, follower: Follower | Blocks) -> None:
-        self.follower = follower
+    def __init__(self, request: Request, follower: F) -> None:
+        self.follower: F = follower
         self._request = request
         self._ahead: list[int] = []
         self._kind = ""
