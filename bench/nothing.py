@@ -63,10 +63,8 @@ def main(tokens: int, repeats: int, dtype: str | None) -> None:
     for name, prompt, text in tqdm(cases, "references"):
         runs: dict[str, list[dict]] = {"plain": [], "specedit": []}
         for repeat in range(repeats + 1):  # the first warms up
-            written, ordinary = (
-                ordinary[:tokens],
-                ordinary[tokens:],
-            )  # what was written before could be copied
+            # What was written before could be copied.
+            written, ordinary = ordinary[:tokens], ordinary[tokens:]
             for way in sorted(runs, reverse=repeat % 2 == 1):
                 request = make_request(tokenizer, prompt, [text] if text else [], "python")
                 answer, run = ways.run(way, request, tokens, Forced(written))

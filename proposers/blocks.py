@@ -107,10 +107,9 @@ class Blocks:
         self.lost = False
         self._held += text
         if self._hunks:
-            self._text += self._hunks.read(text)
-            self.lost = self._hunks.lost
-            if self._hunks.ended:
-                self._leave(known=self._hunks.known)
+            hunks = self._hunks
+            self._text += self._behind(hunks, text)
+            self.lost = hunks.lost
         else:
             self._text += text
         start = max(len(self._text) - len(text) - _MARK, 0)
@@ -127,6 +126,13 @@ class Blocks:
         if self._hunks:
             return self._hunks.coming(letters)
         return self._follower.coming(letters) if self._follower else None
+
+    def _behind(self, hunks: _Hunks, text: str) -> str:
+        """The diff goes on with this. What of it is behind the diff, if it ends."""
+        rest = hunks.read(text)
+        if hunks.ended:
+            self._leave(known=hunks.known)
+        return rest
 
     def _leave(self, known: bool) -> None:
         """The answer is in no form now, and was in none if the old text of this one is not known."""
@@ -160,9 +166,7 @@ class Blocks:
         """Whether a form begins."""
         if self._diffs and (found := _DIFF.search(self._text, start)):
             self._hunks = _Hunks(self._rules)
-            self._text = self._hunks.read(self._text[found.start() :])
-            if self._hunks.ended:
-                self._leave(known=self._hunks.known)
+            self._text = self._behind(self._hunks, self._text[found.start() :])
             return not self._hunks
         begun = [(form, found) for form in self._forms if (found := form.begins.search(self._text))]
         if not begun:

@@ -123,7 +123,7 @@ def _speculator() -> type:
             if group.rank_in_group == 0:
                 try:
                     drafts = self._ours(given)
-                except Exception:
+                except Exception:  # it would end the engine
                     logger.exception("vLLM's own look-up drafts in this step instead of specedit")
             if drafts is None:
                 drafts = super().propose(*arguments, **options)
