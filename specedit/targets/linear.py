@@ -1,7 +1,9 @@
-"""Linear layers of models on a CPU, with their weights laid out once as oneDNN multiplies them."""
+"""Linear layers of models on a CPU, as it multiplies fastest: with their weights laid out once for oneDNN, or
+in float32 where it has no instructions for the model's dtype."""
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TypeVar
 
 import torch
@@ -10,7 +12,9 @@ from torch.nn.functional import linear, pad
 from transformers import PreTrainedModel
 
 L = TypeVar("L", bound=nn.Module)
-_DTYPES = (torch.float32, torch.bfloat16)
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_FEW = 8  # rows from which on it pays to convert a weight in every pass
+_PIECE = 1 << 20  # elements of a weight that are converted at a time: they stay in the processor's cache
 _FAR = 0.05  # of the size of the logits, by which no rounding moves them
 
 
@@ -42,11 +46,33 @@ class PackedLinear(nn.Module):
 
     def unpacked(self) -> nn.Linear:
         """The ordinary layer again."""
-        layer = nn.Linear(self.in_features, self.out_features, self._bias is not None, device="meta")
-        layer.weight = nn.Parameter(self._packed.to_dense(), requires_grad=False)
-        if self._bias is not None:
-            layer.bias = nn.Parameter(self._bias, requires_grad=False)
-        return layer.eval()
+        return _made(nn.Linear, self._packed.to_dense(), self._bias)
+
+
+class UpcastLinear(nn.Linear):
+    """A linear layer in half precision on a CPU that has no instructions for it. All but a few rows are
+    multiplied in float32, which is exact but for the order of the sums and takes a fraction of the time."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        flat = hidden.reshape(-1, self.in_features)
+        if len(flat) < _FEW:
+            return super().forward(hidden)
+        flat, made = flat.float(), hidden.new_empty(len(flat), self.out_features)
+        size = max(_PIECE // self.in_features, 1)
+        for begin in range(0, self.out_features, size):
+            piece = slice(begin, begin + size)
+            bias = None if self.bias is None else self.bias[piece].float()
+            made[:, piece] = linear(flat, self.weight[piece].float(), bias)
+        return made.reshape(*hidden.shape[:-1], self.out_features)
+
+
+def _made(kind: type[nn.Linear], weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """A layer of this kind, without gradients, that has these and copies neither."""
+    layer = kind(weight.shape[1], weight.shape[0], bias is not None, device="meta")
+    layer.weight = nn.Parameter(weight, requires_grad=False)
+    if bias is not None:
+        layer.bias = nn.Parameter(bias, requires_grad=False)
+    return layer.eval()
 
 
 def _step(rows: int) -> int:
@@ -57,7 +83,7 @@ def _step(rows: int) -> int:
 
 def is_packed(model: nn.Module) -> bool:
     """Whether `pack` has changed it."""
-    return any(isinstance(module, PackedLinear) for module in model.modules())
+    return any(isinstance(module, PackedLinear | UpcastLinear) for module in model.modules())
 
 
 @torch.inference_mode()
@@ -71,8 +97,11 @@ def pack(model: PreTrainedModel) -> None:
         return
     ids = torch.tensor([[1, 2, 3]])
     before = _logits(model, ids)
+    upcast = model.dtype != torch.float32 and _is_slow(model.dtype)
     for parent, name, layer in _layers(model, nn.Linear):
-        if packed := _packed(layer):
+        if upcast:
+            setattr(parent, name, _made(UpcastLinear, layer.weight, layer.bias))
+        elif packed := _packed(layer):
             setattr(parent, name, packed)
     try:
         right = bool((_logits(model, ids) - before).norm() < _FAR * before.norm())
@@ -81,6 +110,23 @@ def pack(model: PreTrainedModel) -> None:
     if not right:
         for parent, name, ours in _layers(model, PackedLinear):
             setattr(parent, name, ours.unpacked())
+        for parent, name, layer in _layers(model, UpcastLinear):
+            setattr(parent, name, _made(nn.Linear, layer.weight, layer.bias))
+
+
+def _is_slow(dtype: torch.dtype) -> bool:
+    """Whether many rows take much longer in this dtype than in float32. CPUs that have instructions for it
+    are not all known, and torch does not use those of all."""
+    seconds = []
+    for each in (torch.float32, dtype):
+        rows, weight = torch.ones(64, 512, dtype=each), torch.ones(512, 512, dtype=each)
+        times = []
+        for _ in range(4):  # the first one prepares
+            begin = perf_counter()
+            linear(rows, weight)
+            times.append(perf_counter() - begin)
+        seconds.append(min(times))
+    return seconds[1] > 2 * seconds[0]
 
 
 def _packed(layer: nn.Linear) -> PackedLinear | None:

@@ -1,12 +1,13 @@
-"""Linear layers in oneDNN's layout."""
+"""Linear layers as this CPU multiplies them fastest."""
 
 import pytest
 import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, LlamaForCausalLM, MistralConfig
 
+from specedit.targets import linear
 from specedit.targets.hf import HFTarget
-from specedit.targets.linear import PackedLinear, _step, is_packed, pack
+from specedit.targets.linear import PackedLinear, UpcastLinear, _step, is_packed, pack
 
 SHAPE = {
     "vocab_size": 40,
@@ -37,18 +38,48 @@ def logits(model):
     return model(input_ids=IDS).logits
 
 
+@pytest.fixture(params=[torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+def half(request, monkeypatch):
+    """A dtype that this CPU has no instructions for, or seems to."""
+    monkeypatch.setattr(linear, "_is_slow", lambda dtype: True)
+    return request.param
+
+
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize(
-    ("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)], ids=["float32", "bfloat16"]
-)
-def test_a_packed_model_computes_the_same(name, dtype, near):
-    model = made(CONFIGS[name], dtype)
+def test_a_packed_model_computes_the_same(name):
+    model = made(CONFIGS[name])
     before = logits(model)
     pack(model)
-    possible = dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    assert is_packed(model) == possible
-    assert any(type(module) is nn.Linear for module in model.modules()) != possible
-    torch.testing.assert_close(logits(model), before, rtol=near, atol=near)
+    assert is_packed(model)
+    assert not any(type(module) is nn.Linear for module in model.modules())
+    torch.testing.assert_close(logits(model), before, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_half_precision_is_multiplied_in_float32_where_it_is_slow(name, half):
+    model = made(CONFIGS[name], half)
+    before = logits(model)
+    pack(model)
+    assert {type(module) for module in model.modules() if isinstance(module, nn.Linear)} == {UpcastLinear}
+    torch.testing.assert_close(logits(model), before, rtol=0.05, atol=0.05)
+
+
+def test_half_precision_that_is_fast_stays_half_precision(monkeypatch):
+    monkeypatch.setattr(linear, "_is_slow", lambda dtype: False)
+    model = made(CONFIGS["llama"], torch.float16)
+    pack(model)
+    assert not any(type(module) is UpcastLinear for module in model.modules())
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (1, 5), (7, 5), (8, 5), (2, 37, 5)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_weight_is_converted_piece_by_piece(half, shape, bias, monkeypatch):
+    monkeypatch.setattr(linear, "_PIECE", 12)  # two of the weight's rows of five
+    torch.manual_seed(0)
+    layer, rows = nn.Linear(5, 3, bias, dtype=half), torch.randn(shape, dtype=half)
+    with torch.inference_mode():
+        ours = linear._made(UpcastLinear, layer.weight, layer.bias)(rows)
+        torch.testing.assert_close(ours, layer(rows), rtol=0.01, atol=0.01)
 
 
 def test_a_packed_model_is_another_one_to_the_cost_curve():
@@ -76,12 +107,6 @@ def test_packed_layers_can_be_unpacked():
     torch.testing.assert_close((again.weight, again.bias), (layer.weight.detach(), layer.bias.detach()))
 
 
-def test_what_oneDNN_does_not_know_stays_as_it_is():
-    model = made(CONFIGS["llama"], torch.float16)
-    pack(model)
-    assert not is_packed(model)
-
-
 class Peeking(LlamaForCausalLM):
     """Looks at a weight itself, as some models do to know its dtype."""
 
@@ -93,6 +118,22 @@ class Peeking(LlamaForCausalLM):
 def test_a_model_that_looks_at_its_weights_is_put_back():
     torch.manual_seed(0)
     model = Peeking(CONFIGS["llama"]).eval()
+    before = logits(model)
+    pack(model)
+    assert not is_packed(model)
+    assert logits(model).equal(before)
+
+
+class Choosy(LlamaForCausalLM):
+    """Knows its own kind of head only."""
+
+    def forward(self, **options):
+        assert type(self.lm_head) is nn.Linear
+        return super().forward(**options)
+
+
+def test_a_model_that_refuses_upcast_layers_is_put_back(half):
+    model = Choosy(CONFIGS["llama"]).to(half).eval()
     before = logits(model)
     pack(model)
     assert not is_packed(model)
