@@ -107,10 +107,10 @@ class PredictedProposer(Proposer):
         if not self._settled:
             line = bisect_left(self._line_ends, self._left)
             drafts += [
-                self._draft(self._left + self._novel, limit, self._novel, "replaced"),
-                self._draft(self._left, limit, self._novel, "inserted"),
-                self._draft(self._line_ends[line - 1] if line else 0, limit, self._novel, "inserted line"),
-                self._draft(self._line_ends[line], limit, self._novel, "replaced line"),
+                self._draft(self._left + self._novel, limit, 0, "replaced"),
+                self._draft(self._left, limit, 0, "inserted"),
+                self._draft(self._line_ends[line - 1] if line else 0, limit, 0, "inserted line"),
+                self._draft(self._line_ends[line], limit, 0, "replaced line"),
             ]
         return [draft for draft in drafts if draft.tokens]
 

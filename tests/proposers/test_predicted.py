@@ -63,6 +63,11 @@ def test_after_a_longer_replacement_the_place_is_found_within_two_tokens():
     assert expected("def subtract(f")[0] == "irst, se"
 
 
+def test_however_long_an_answer_is_elsewhere_nothing_speaks_for_a_guess():
+    proposer, history = started(OLD), [0, *encode("def zzzzzzzzzzzz")]
+    assert {draft.match for draft in proposer.propose(history, 8)} == {0}
+
+
 def test_a_new_line_may_be_followed_by_the_old_one_or_the_next():
     drafts = expected("a = 1\nnew", "a = 1\nb = 2\nc = 3\n")
     assert {"\nb = 2\nc", "\nc = 3\n"} <= set(drafts)
