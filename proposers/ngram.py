@@ -17,6 +17,7 @@ _REFRESHED = 16
 _ORDERS = (3, 2, 1)  # tokens that continuations are counted after
 _RANKED = 3  # continuations that are offered
 _AHEAD = 8  # tokens of each
+_SURE = 8  # tokens of a suffix that occurred before leave no doubt how it goes on
 _RECENT = 64  # of the latest tokens compete for the next place
 _CONTEXT_BYTES = 500  # what a counted context takes, with one continuation
 
@@ -63,6 +64,8 @@ class NgramProposer(Proposer):
         drafts = self._longest(history, limit)
         with self._continuations.lock:
             self._continuations.count(self._client, history, begin)
+            if drafts and drafts[0].match >= _SURE:
+                return drafts
             for kind, match, tokens in self._continuations.ranked(self._client, history):
                 drafts.append(Draft(tokens[:limit], match, kind))
         if recent := list(islice(reversed(self._recent), min(_RECENT, limit))):

@@ -20,7 +20,8 @@ _EVIDENCE = 24  # agreeing tokens beyond this make a place no more likely
 _START = 4  # how far a fresh cursor at the top of the first reference is trusted, in agreeing tokens
 _SETTLED = 4  # agreeing tokens after which a new place is taken as where the answer is
 _RIVALS = 8  # cursors that are kept
-_DRAFTS = 3  # and of these, how many are drafted from
+_DRAFTS = 3  # and of these, how many are drafted from,
+_SURE = 8  # unless so many tokens agree at the likeliest
 _SOON = 10  # tokens that an answer leaves out or replaces, mostly
 _BACK = 2  # agreeing tokens after which what was left is taken as replaced
 _TAIL = 64  # tokens of the answer that are read to see in which form it repeats a reference,
@@ -98,9 +99,10 @@ class PredictedProposer(Proposer):
             return []
         while self._seen < len(history):
             self._seen += self._walk(history) or self._follow(history, self._seen)
+        sure = self._cursors and self._cursors[0].match >= _SURE
         drafts = [
             self._draft(cursor.place, limit, cursor.match, self._kind(cursor))
-            for cursor in self._cursors[:_DRAFTS]
+            for cursor in self._cursors[: 1 if sure else _DRAFTS]
         ]
         if drafts:
             drafts += self._changed(drafts[0], history[-1])

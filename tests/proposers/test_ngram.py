@@ -50,6 +50,11 @@ def test_nothing_is_expected_after_something_new():
     assert propose("") == ("", 0)
 
 
+def test_what_is_sure_has_no_rivals():
+    assert len(started().propose(list(b"abcdefgh!abcdefg"), 8)) > 1
+    assert len(started().propose(list(b"abcdefgh!abcdefgh"), 8)) == 1
+
+
 def test_it_learns_from_the_answer_as_it_grows():
     proposer, history = started(), list(b"one:two,")
     assert drafts(proposer, history, 3) == []

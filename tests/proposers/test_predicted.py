@@ -82,6 +82,12 @@ def test_places_that_the_answer_may_have_moved_to_compete():
     assert {"= 1; aa ", "= 2; xx "} <= set(expected("xx aa ", "aa = 1; aa = 2; xx = 3"))
 
 
+def test_a_place_that_many_tokens_agree_with_has_no_rivals():
+    old = "aaaaaa = 1; aaaaaa = 2;"
+    assert len(expected("x aaaa", old)) > 1
+    assert expected("aaaaaa = 1; aaaaaa =", old) == [" 2;"]
+
+
 def test_a_second_reference_is_found_when_the_answer_turns_to_it():
     assert expected("xyz import os", OLD, "import os, sys")[0] == ", sys"
 
