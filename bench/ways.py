@@ -18,7 +18,7 @@ from transformers import MinLengthLogitsProcessor
 from specedit import SpecEditor
 from specedit.decoding.cost import CostCurve
 from specedit.decoding.loop import decode
-from specedit.decoding.planner import Planner
+from specedit.decoding.planner import MAX_DRAFT, Planner
 from specedit.decoding.sampling import Sampler
 from specedit.decoding.statistics import Statistics
 from specedit.proposers import DEFAULT, Proposer, Request, create
@@ -33,6 +33,7 @@ NAMES = {
     "specedit": "**specedit**",
     "nothing": "specedit, a proposer that finds nothing",
     "wrong": "specedit, a proposer that is always wrong",
+    "knowing": "specedit, if it knew the answer",
     "transformers": "transformers `generate`",
     "lookup": "transformers `prompt_lookup_num_tokens=10`",
     "lookup32": "transformers `prompt_lookup_num_tokens=32, max_matching_ngram_size=16`",
@@ -47,6 +48,7 @@ THEIRS = {
 }
 
 
+_LEARNING = ("specedit", "nothing", "knowing")
 _COPIED = 1 << 30  # bytes; no cache holds them
 
 
@@ -69,6 +71,24 @@ class Wrong(Proposer):
 
     def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
         return [Draft([self._token] * min(64, limit), match=64)]
+
+
+class Knowing(Proposer):
+    """Knows the answer that was set last: nothing that drafts could do more.
+
+    Attributes:
+        answer: token ids.
+    """
+
+    name = "knowing"
+    answer: Sequence[int] = ()
+
+    def start(self, request: Request) -> None:
+        self._prompt = len(request.prompt)
+
+    def propose(self, history: Sequence[int], limit: int) -> list[Draft]:
+        at = len(history) - self._prompt
+        return [Draft(list(self.answer[at : at + limit]), match=MAX_DRAFT)]
 
 
 class ForcedProcessor(MinLengthLogitsProcessor):
@@ -117,8 +137,8 @@ def editor_with(model, name: str, tokenizer) -> SpecEditor:
 class Ways:
     """One model, and the ways to decode with it.
 
-    `specedit` and `nothing` keep what they learn from answer to answer, as in one user's process, until
-    `forget`; other ways meet every answer anew.
+    `specedit`, `nothing` and `knowing` keep what they learn from answer to answer, as in one user's process,
+    until `forget`; other ways meet every answer anew.
 
     Args:
         editor: its target decodes, in the ways that are ours.
@@ -127,6 +147,7 @@ class Ways:
 
     Attributes:
         assisted: whether there is one.
+        knowing: the proposer of the way of that name; whoever runs it sets the answer first.
     """
 
     def __init__(self, editor: SpecEditor, stock=None, assistant=None) -> None:
@@ -135,12 +156,13 @@ class Ways:
         # Measured anew: what is kept for the user was perhaps learnt beside other work.
         self._cost = CostCurve.measure(self.target)
         self.assisted = assistant is not None
+        self.knowing = Knowing()
         self._theirs = THEIRS | ({"assisted": {"assistant_model": assistant}} if self.assisted else {})
         self.forget()
 
     def forget(self) -> None:
         """Start with planners that have learnt nothing."""
-        self._planners = {way: self._planner(way) for way in ("specedit", "nothing")}
+        self._planners = {way: self._planner(way) for way in _LEARNING}
 
     def forget_texts(self) -> None:
         """Let no answer profit from the texts of earlier ones."""
@@ -218,6 +240,7 @@ class Ways:
             return None
         made = {
             "nothing": [Nothing()],
+            "knowing": [self.knowing],
             "wrong": [Wrong(self.tokenizer.bos_token_id)],
             "specedit": create(DEFAULT),
         }

@@ -1,9 +1,9 @@
 """specedit beside its peers: `python bench/peers/run.py`.
 
 Drafters replay the edits of `bench/corpus`, and passes are counted under one cost curve. Engines write the
-default model's own answers greedily, timed one after the other on this machine. `peers.toml` says
-how each peer is installed, into an environment of its own in specedit's cache, and which are left out. What
-does not install or run here is named as absent.
+default model's own answers greedily, each edit by all in turn: all are loaded, one of them works. So they
+meet the same machine, however it drifts. `peers.toml` says how each peer is installed, into an environment of
+its own in specedit's cache, and which are left out. What does not install or run here is named as absent.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import date
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
+from tempfile import TemporaryFile
+from typing import Any
 
 import click
 import tomllib
@@ -27,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bench.corpus import load
 from bench.corpus.python_files import python_files, renames
 from bench.count import CURVES, cases, default_tokenizer, seconds_of, table
-from bench.edits import load_edits
+from bench.edits import Edit, load_edits
 from bench.markdown import RESULTS, head, keep, machine, row
 from bench.rewrite import Bench
 from specedit import Sampling, SpecEditError, default_model, models
@@ -46,6 +50,8 @@ HERE_TOO = {
     "specedit": {"plain": "plain", "**specedit**": "specedit"},
     "transformers": {"plain": "transformers", "look-up, 10 tokens": "lookup"},
 }
+KNOWING = ("specedit", "if it knew the answer")
+Answering = Callable[[Edit, list[int], int], tuple[list[int], float]]
 
 
 class Absent(Exception):
@@ -87,21 +93,46 @@ def _run(command: Sequence[object], **options) -> str:
     return done.stdout
 
 
-def ask(peer: list[str], environments: dict, lines: list[dict], *arguments: str) -> list:
-    """What a peer's script prints for each line of its input.
+class Peer:
+    """A peer's script, running: it prints a line of JSON for each line of its input.
 
     Raises:
-        Absent: it does not install, or fails.
+        Absent: it does not install.
     """
-    name, script, *given = peer
-    interpreter, variables = python(name, environments[name])
-    entered = "".join(json.dumps(line) + "\n" for line in lines)
-    command = [interpreter, HERE / script, *given, *arguments]
-    said = _run(command, input=entered, env=variables).splitlines()
-    printed = [line for line in said if line.startswith(("[", "{"))]
-    if len(printed) != len(lines):
-        raise Absent(f"{script} printed {len(printed)} results for {len(lines)} cases")
-    return [json.loads(line) for line in printed]
+
+    def __init__(self, peer: list[str], environments: dict, *arguments: str) -> None:
+        name, script, *given = peer
+        interpreter, variables = python(name, environments[name])
+        self._said = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (open as long as it runs)
+        self._running = subprocess.Popen(
+            [interpreter, HERE / script, *given, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+            env=variables,
+        )
+
+    def ask(self, case: dict) -> Any:
+        """What it prints for this case.
+
+        Raises:
+            Absent: it has failed.
+        """
+        assert self._running.stdin
+        assert self._running.stdout
+        with suppress(BrokenPipeError):
+            self._running.stdin.write(json.dumps(case) + "\n")
+            self._running.stdin.flush()
+        for line in self._running.stdout:
+            if line.startswith(("[", "{")):
+                return json.loads(line)
+        self._said.seek(0)
+        raise Absent((self._said.read().strip().splitlines() or ["it ended early"])[-1])
+
+    def end(self) -> None:
+        self._running.kill()
+        self._running.communicate()
 
 
 def drafters(listed: dict, limit: int) -> tuple[list[dict], dict[str, str]]:
@@ -127,9 +158,10 @@ def drafters(listed: dict, limit: int) -> tuple[list[dict], dict[str, str]]:
     lines = [{"prompt": list(request.prompt), "answer": answer} for _, _, request, answer in chosen]
     absent = {}
     for drafter in listed["drafters"]:
-        click.echo(drafter["name"])
         try:
-            answers = ask(drafter["run"], listed["environments"], lines)
+            peer = Peer(drafter["run"], listed["environments"])
+            answers = [peer.ask(line) for line in tqdm(lines, drafter["name"])]
+            peer.end()
         except Absent as error:
             absent[drafter["name"]] = str(error)
             continue
@@ -142,38 +174,58 @@ def drafters(listed: dict, limit: int) -> tuple[list[dict], dict[str, str]]:
 def engines(listed: dict, dtype: str, limit: int, most: int) -> tuple[list[dict], dict[str, str], dict]:
     """For every edit what each engine took and wrote, who is absent, and the machine."""
     bench = Bench(dtype, most)
-    edits = load_edits()[:limit]
-    asked = [(edit, *bench.prompt(edit)) for edit in edits]
-    found: list[dict] = []
-    for edit, prompt, budget in tqdm(asked, f"specedit and transformers, {dtype}"):
-        entry: dict = {}
-        for engine, ways in HERE_TOO.items():
-            for name, way in ways.items():
-                tokens, run = bench.run(way, edit, prompt, budget, Sampling())
-                entry.setdefault(engine, {})[name] = taken(tokens, run["seconds"])
-        found.append({"name": edit.name, "engines": entry})
-    absent = {}
+    asked = [(edit, *bench.prompt(edit)) for edit in load_edits()[:limit]]
+    answering: dict[tuple[str, str], Answering] = {
+        (engine, name): partial(_answer_here, bench, way)
+        for engine, ways in HERE_TOO.items()
+        for name, way in ways.items()
+    }
+    answering[KNOWING] = partial(_answer_here, bench, "knowing")
+    for answer in answering.values():
+        answer(*asked[0])  # warms up
+    bench.ways.forget()
     folder = str(default_model.ensure(click.echo))
-    lines = [{"prompt": prompt, "max_tokens": budget} for _, prompt, budget in asked]
+    peers, absent = [], {}
     for engine in listed["engines"]:
         for way, settings in engine["ways"].items():
             name = f"{engine['name']}, {way}, {dtype}"
-            click.echo(name)
+            click.echo(f"starting {name}")
             try:
-                answers = ask(
-                    engine["run"], listed["environments"], lines, folder, dtype, json.dumps(settings)
-                )
+                peer = Peer(engine["run"], listed["environments"], folder, dtype, json.dumps(settings))
+                peers.append(peer)
+                _answer_there(peer, *asked[0])  # the first one compiles
+                answering[engine["name"], way] = partial(_answer_there, peer)
             except Absent as error:
                 absent[name] = str(error)
-                continue
-            for entry, answer in zip(found, answers, strict=True):
-                entry["engines"].setdefault(engine["name"], {})[way] = taken(**answer)
+    found: list[dict] = []
+    for turn, (edit, prompt, budget) in enumerate(tqdm(asked, f"engines, {dtype}")):
+        order = [who for who in answering if who != KNOWING]
+        first = turn % len(order)
+        took = {}
+        for who in (*order[first:], *order[:first], KNOWING):
+            tokens, seconds = answering[who](edit, prompt, budget)
+            bench.ways.knowing.answer = tokens  # all write the same, but for what rounding does
+            digest = sha256(json.dumps(tokens).encode()).hexdigest()[:16]
+            took[who] = {"seconds": seconds, "digest": digest}
+        ways: dict = {}
+        for engine, way in answering:
+            ways.setdefault(engine, {})[way] = took[engine, way]
+        found.append({"name": edit.name, "engines": ways})
+    for peer in peers:
+        peer.end()
     return found, absent, bench.ways.about()
 
 
-def taken(tokens: list[int], seconds: float) -> dict:
-    """What is kept of an answer: how long it took, and by what another is known to be the same."""
-    return {"seconds": seconds, "digest": sha256(json.dumps(tokens).encode()).hexdigest()[:16]}
+def _answer_here(
+    bench: Bench, way: str, edit: Edit, prompt: list[int], budget: int
+) -> tuple[list[int], float]:
+    tokens, run = bench.run(way, edit, prompt, budget, Sampling())
+    return tokens, run["seconds"]
+
+
+def _answer_there(peer: Peer, edit: Edit, prompt: list[int], budget: int) -> tuple[list[int], float]:
+    said = peer.ask({"prompt": prompt, "max_tokens": budget})
+    return said["tokens"], said["seconds"]
 
 
 def engines_table(found: list[dict]) -> str:

@@ -1,6 +1,6 @@
 """vLLM's engine, one request at a time. Arguments: the model's folder, the dtype, speculative settings.
 
-Reads prompts with their budget from standard input, prints what was written and the seconds it took.
+Reads prompts with their budget from standard input, and prints for each what was written and the seconds.
 """
 
 import json
@@ -10,7 +10,6 @@ from time import perf_counter
 from vllm import LLM, SamplingParams
 
 folder, dtype, settings = sys.argv[1:]
-requests = [json.loads(line) for line in sys.stdin]
 engine = LLM(
     folder,
     dtype=dtype,
@@ -19,16 +18,10 @@ engine = LLM(
     speculative_config=json.loads(settings) or None,
     enable_prefix_caching=False,  # every way reads every prompt
 )
-
-
-def answer(request):
+for line in sys.stdin:
+    request = json.loads(line)
     sampling = SamplingParams(temperature=0, max_tokens=request["max_tokens"])
-    prompt = {"prompt_token_ids": request["prompt"]}
-    return list(engine.generate(prompt, sampling, use_tqdm=False)[0].outputs[0].token_ids)
-
-
-answer(requests[0])  # the first one compiles
-for request in requests:
     begin = perf_counter()
-    tokens = answer(request)
+    answer = engine.generate({"prompt_token_ids": request["prompt"]}, sampling, use_tqdm=False)[0]
+    tokens = list(answer.outputs[0].token_ids)
     print(json.dumps({"tokens": tokens, "seconds": perf_counter() - begin}), flush=True)
