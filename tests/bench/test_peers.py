@@ -1,11 +1,13 @@
-"""How peers' drafters are fed."""
+"""How peers are fed."""
 
 import io
 import json
+import os
 import sys
 
 import pytest
 
+from bench.peers import run
 from bench.peers.drafts import replay
 
 CASE = {"prompt": [1, 2, 3], "answer": [5, 6, 7, 8, 9]}
@@ -30,3 +32,34 @@ def test_the_tokens_that_each_pass_scores(drafter, scored, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(CASE) + "\n"))
     replay(drafter)
     assert json.loads(capsys.readouterr().out) == scored
+
+
+@pytest.fixture
+def peer(monkeypatch, tmp_path):
+    """Starts a peer whose script has these lines."""
+    monkeypatch.setattr(run, "python", lambda name, environment: (sys.executable, dict(os.environ)))
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    peers = []
+
+    def start(*lines):
+        (tmp_path / "script.py").write_text("\n".join(lines))
+        peers.append(run.Peer(["name", "script.py"], {"name": {}}))
+        return peers[-1]
+
+    yield start
+    for started in peers:
+        started.end()
+
+
+def test_a_running_peer_is_asked_again_and_again(peer):
+    echo = peer(
+        "import sys",
+        "print('ready')",  # engines say all kinds of things
+        "for line in sys.stdin: print(line, end='', flush=True)",
+    )
+    assert [echo.ask(CASE), echo.ask({"n": 1})] == [CASE, {"n": 1}]
+
+
+def test_a_peer_that_fails_says_why(peer):
+    with pytest.raises(run.Absent, match="ZeroDivisionError"):
+        peer("1 / 0").ask(CASE)

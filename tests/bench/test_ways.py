@@ -60,6 +60,15 @@ def test_generate_with_a_forced_answer_makes_the_calls_of_generate_by_itself(edi
     assert forced["passes"] == alone["passes"]
 
 
+def test_no_draft_is_wrong_of_who_knows_the_answer(editor, request_):
+    ways = Ways(editor)
+    answer = ways.knowing.answer = encode_text(editor.tokenizer, TEXT.replace("greet", "hello"))
+    tokens, run = ways.run("knowing", request_, len(answer), Forced(answer))
+    assert tokens == answer
+    assert run["drafted"] == run["accepted"]
+    assert run["passes"] < len(answer) / 4
+
+
 def test_look_up_does_not_learn_the_forced_answer(editor, request_):
     """Its drafts are those of its own class, which is given the history alone."""
     answer = encode_text(editor.tokenizer, TEXT.replace("greet", "hello"))
