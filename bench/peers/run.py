@@ -197,20 +197,28 @@ def engines(listed: dict, dtype: str, limit: int, most: int) -> tuple[list[dict]
                 answering[engine["name"], way] = partial(_answer_there, peer)
             except Absent as error:
                 absent[name] = str(error)
-    found: list[dict] = []
+    rounds = []
     for turn, (edit, prompt, budget) in enumerate(tqdm(asked, f"engines, {dtype}")):
         order = [who for who in answering if who != KNOWING]
         first = turn % len(order)
         took = {}
         for who in (*order[first:], *order[:first], KNOWING):
-            tokens, seconds = answering[who](edit, prompt, budget)
+            try:
+                tokens, seconds = answering[who](edit, prompt, budget)
+            except Absent as error:
+                absent[f"{', '.join(who)}, {dtype}"] = str(error)
+                del answering[who]
+                continue
             bench.ways.knowing.answer = tokens  # all write the same, but for what rounding does
             digest = sha256(json.dumps(tokens).encode()).hexdigest()[:16]
             took[who] = {"seconds": seconds, "digest": digest}
+        rounds.append((edit.name, took))
+    found: list[dict] = []
+    for name, took in rounds:
         ways: dict = {}
         for engine, way in answering:
             ways.setdefault(engine, {})[way] = took[engine, way]
-        found.append({"name": edit.name, "engines": ways})
+        found.append({"name": name, "engines": ways})
     for peer in peers:
         peer.end()
     return found, absent, bench.ways.about()

@@ -67,12 +67,14 @@ class UpcastLinear(nn.Linear):
 
 
 def _made(kind: type[nn.Linear], weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """A layer of this kind, without gradients, that has these and copies neither."""
+    """A layer of this kind that has these and copies neither. What other layers share stays theirs, too."""
     layer = kind(weight.shape[1], weight.shape[0], bias is not None, device="meta")
-    layer.weight = nn.Parameter(weight, requires_grad=False)
-    if bias is not None:
-        layer.bias = nn.Parameter(bias, requires_grad=False)
+    layer.weight, layer.bias = _parameter(weight), None if bias is None else _parameter(bias)
     return layer.eval()
+
+
+def _parameter(values: Tensor) -> nn.Parameter:
+    return values if isinstance(values, nn.Parameter) else nn.Parameter(values, requires_grad=False)
 
 
 def _step(rows: int) -> int:

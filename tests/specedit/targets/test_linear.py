@@ -64,6 +64,14 @@ def test_half_precision_is_multiplied_in_float32_where_it_is_slow(name, half):
     torch.testing.assert_close(logits(model), before, rtol=0.05, atol=0.05)
 
 
+def test_a_weight_that_layers_share_stays_one(half):
+    model = made(CONFIGS["tied, with biases"], half)
+    before = len(list(model.parameters()))
+    pack(model)
+    assert model.lm_head.weight is model.get_input_embeddings().weight
+    assert len(list(model.parameters())) == before
+
+
 def test_half_precision_that_is_fast_stays_half_precision(monkeypatch):
     monkeypatch.setattr(linear, "_is_slow", lambda dtype: False)
     model = made(CONFIGS["llama"], torch.float16)
