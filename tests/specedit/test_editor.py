@@ -174,7 +174,7 @@ def test_generate_from_messages_with_a_prediction(replay):
     generation = replay(NEW).generate(CHAT, prediction=OLD)
     assert generation.text == NEW
     assert generation.finish_reason == "stop"
-    assert generation.stats.accepted["predicted"] > len(NEW) / 2
+    assert sum(generation.stats.accepted.values()) > 0.9 * len(NEW)  # letters are tokens here
 
 
 def test_generate_from_token_ids(replay, tokenizer):
