@@ -69,7 +69,9 @@ class UpcastLinear(nn.Linear):
 def _made(kind: type[nn.Linear], weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """A layer of this kind that has these and copies neither. What other layers share stays theirs, too."""
     layer = kind(weight.shape[1], weight.shape[0], bias is not None, device="meta")
-    layer.weight, layer.bias = _parameter(weight), None if bias is None else _parameter(bias)
+    layer.weight = _parameter(weight)
+    if bias is not None:
+        layer.bias = _parameter(bias)
     return layer.eval()
 
 
