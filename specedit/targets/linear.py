@@ -65,6 +65,10 @@ class UpcastLinear(nn.Linear):
             made[:, piece] = linear(flat, self.weight[piece].float(), bias)
         return made.reshape(*hidden.shape[:-1], self.out_features)
 
+    def unpacked(self) -> nn.Linear:
+        """The ordinary layer again."""
+        return _made(nn.Linear, self.weight, self.bias)
+
 
 def _made(kind: type[nn.Linear], weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """A layer of this kind that has these and copies neither. What other layers share stays theirs, too."""
@@ -99,7 +103,7 @@ def pack(model: PreTrainedModel) -> None:
     """
     if model.device.type != "cpu" or model.dtype not in _DTYPES or not torch.backends.mkldnn.is_available():
         return
-    ids = torch.tensor([[1, 2, 3]])
+    ids = torch.tensor([[1, 2] * (_FEW // 2)])  # fewer rows are not upcast
     before = _logits(model, ids)
     upcast = model.dtype != torch.float32 and _is_slow(model.dtype)
     for parent, name, layer in _layers(model, nn.Linear):
@@ -112,10 +116,10 @@ def pack(model: PreTrainedModel) -> None:
     except Exception:  # a model that was not made for it may fail in any way
         right = False
     if not right:
-        for parent, name, ours in _layers(model, PackedLinear):
-            setattr(parent, name, ours.unpacked())
-        for parent, name, layer in _layers(model, UpcastLinear):
-            setattr(parent, name, _made(nn.Linear, layer.weight, layer.bias))
+        ours: list[tuple[nn.Module, str, PackedLinear | UpcastLinear]]
+        ours = [*_layers(model, PackedLinear), *_layers(model, UpcastLinear)]
+        for parent, name, changed in ours:
+            setattr(parent, name, changed.unpacked())
 
 
 def _is_slow(dtype: torch.dtype) -> bool:

@@ -146,3 +146,14 @@ def test_a_model_that_refuses_upcast_layers_is_put_back(half):
     pack(model)
     assert not is_packed(model)
     assert logits(model).equal(before)
+
+
+def test_upcast_layers_that_compute_something_else_are_put_back(half, monkeypatch):
+    def wrong(layer, hidden):
+        made = hidden @ layer.weight.T
+        return made if hidden.numel() // layer.in_features < linear._FEW else -made
+
+    monkeypatch.setattr(UpcastLinear, "forward", wrong)
+    model = made(CONFIGS["llama"], half)
+    pack(model)
+    assert not is_packed(model)
