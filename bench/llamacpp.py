@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.edits import Edit, load_edits
 from bench.markdown import RESULTS, head, keep, machine, row
+from bench.peers.llamacpp_engine import CONTEXT, answer, options
 from bench.ways import Ways, processor
 from specedit import Sampling, SpecEditError, SpecEditor
 from specedit.decoding.encode import encode_text, make_request
@@ -55,7 +56,6 @@ LOOKUPS = {
     "lookup32": LlamaPromptLookupDecoding(max_ngram_size=8, num_pred_tokens=32),
 }
 NAMES = OURS | THEIRS
-CONTEXT = 8192
 WARM_UP = 24  # tokens
 
 
@@ -75,13 +75,11 @@ class Bench:
     def __init__(self, numbers: str, threads: int, most: int | None) -> None:
         self._most = most
         path = default_gguf(numbers, click.echo)
-        shared: dict[str, Any] = {"n_ctx": CONTEXT, "n_batch": 512, "n_threads": threads}
-        self.editor: SpecEditor = editor(path, tokenizer=str(path.parent), **shared)
+        self.editor: SpecEditor = editor(
+            path, tokenizer=str(path.parent), n_ctx=CONTEXT, n_batch=512, n_threads=threads
+        )
         self.ways = Ways(self.editor)
-        if numbers == "F32":  # as ours does by itself
-            shared |= {"type_k": llama_cpp.GGML_TYPE_F32, "type_v": llama_cpp.GGML_TYPE_F32}
-        shared |= {"flash_attn": numbers != "F32", "n_threads_batch": threads}
-        self._theirs = Counting(str(path), logits_all=True, verbose=False, **shared)
+        self._theirs = Counting(str(path), logits_all=True, verbose=False, **options(numbers, threads))
 
     def close(self) -> None:
         self.editor.target.close()
@@ -96,28 +94,23 @@ class Bench:
 
     def run(self, way: str, edit: Edit, prompt: list[int], limit: int) -> tuple[list[int], dict]:
         """The tokens of the answer, and what they took."""
-        ends = self.editor.target.eos_token_ids
         if way in THEIRS:
-            return self._generate(way, prompt, limit, ends)
-        request = make_request(self.editor.tokenizer, prompt, [edit.text], language_of(edit.name))
+            return self._generate(way, prompt, limit)
+        ends = self.editor.target.eos_token_ids
+        request = make_request(self.editor.tokenizer, prompt, [edit.text], language_of(edit.name), ends)
         return self.ways.run(way, request, limit, Sampler(Sampling(), prompt), ends.__contains__)
 
-    def _generate(self, way: str, prompt: list[int], limit: int, ends: frozenset[int]):
+    def _generate(self, way: str, prompt: list[int], limit: int) -> tuple[list[int], dict]:
         llama = self._theirs
         llama.draft_model = LOOKUPS[way]
         llama._logits_all = way != "llama"  # what its constructor does with this draft model
-        llama.reset()
         llama.passes = 0
-        answer: list[int] = []
-        begin = first = perf_counter()
-        for token in llama.generate(prompt, temp=0.0, repeat_penalty=1.0):
-            if not answer:
-                first = perf_counter()
-            answer.append(token)
-            if token in ends or len(answer) == limit:
-                break
-        seconds = perf_counter() - begin
-        return answer, {"seconds": seconds, "first": first - begin, "passes": llama.passes}
+        begin = perf_counter()
+        tokens = answer(llama, prompt, limit)
+        written = [next(tokens)]
+        first = perf_counter() - begin
+        written += tokens
+        return written, {"seconds": perf_counter() - begin, "first": first, "passes": llama.passes}
 
 
 def summary(result: dict) -> str:

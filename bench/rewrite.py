@@ -65,7 +65,9 @@ class Bench:
             answer.take()  # as an editor does that shows the answer
             return done
 
-        request = make_request(self.tokenizer, prompt, [edit.text], language_of(edit.name))
+        request = make_request(
+            self.tokenizer, prompt, [edit.text], language_of(edit.name), self.target.eos_token_ids
+        )
         return self.ways.run(way, request, limit, Sampler(sampling, prompt), ends)
 
     def _encode(self, text: str) -> list[int]:

@@ -35,4 +35,5 @@ def request_for(
         return Request(prompt, [], lambda text: [], lambda tokens: "", **about)
     messages = [{"role": "user", "content": decode_text(tokenizer, prompt)}]
     texts, language = known([prediction, *references], language, messages)
-    return make_request(tokenizer, prompt, texts, language, **about)
+    ends = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    return make_request(tokenizer, prompt, texts, language, ends, **about)

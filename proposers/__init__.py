@@ -46,6 +46,7 @@ class Request:
         language: of the first reference, as written after a code fence; "" if it is not known.
         client: who asks. What one client's texts teach is not to be seen in another's answers, not even by
             how fast they come.
+        ends: tokens that end an answer, the likeliest first.
         draw: the token that the target would draw from logits [1, vocab] after the tokens of an answer so
             far. Drafts that are drawn like that agree most often. None takes the likeliest.
     """
@@ -56,6 +57,7 @@ class Request:
     decode: Callable[[Sequence[int]], str]
     language: str = ""
     client: str = ""
+    ends: Sequence[int] = ()
     draw: Callable[[Tensor, Sequence[int]], int] | None = None
 
     @property

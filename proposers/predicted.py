@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ _SOON = 10  # tokens that an answer leaves out or replaces, mostly
 _BACK = 2  # agreeing tokens after which what was left is taken as replaced
 _TAIL = 64  # tokens of the answer that are read to see in which form it repeats a reference,
 _SIGN = 16  # and as many where a sign of it would be
+# The last line of a prompt that opens the code block in which the answer is.
+_FENCE = re.compile(r"(?:^|\n)(`{3,}|~{3,})[^`\n]*\n?$")
 
 
 class _Cursor(NamedTuple):
@@ -46,7 +49,7 @@ class _Region(NamedTuple):
     """A reference in a view, as a part of the text.
 
     Attributes:
-        top, end: its first place, and the boundary after it.
+        top, end: its first place, and the one after its last.
         line_ends: the places of tokens with newlines.
         lines: how many newlines there are up to each of them.
     """
@@ -68,7 +71,8 @@ class PredictedProposer(Proposer):
     its line and go on with the line that it left, or the next one.
 
     What has been replaced is expected to be replaced again further on. Where the answer is seen to write a
-    reference in another form, the text in this form is added.
+    reference in another form, the text in this form is added. Behind a reference as it is, the end of a code
+    block and of the answer is expected.
     """
 
     name = "predicted"
@@ -141,9 +145,10 @@ class PredictedProposer(Proposer):
         """This reference in this view, which is added to the text if need be."""
         if known := self._regions.get((number, view.name)):
             return known
-        tokens = self._request.encode(view.write(self._references[number]))
+        reference = self._references[number]
+        tokens = self._request.encode(view.write(reference))
         top, end = len(self._text), len(self._text) + len(tokens)
-        self._text += [*tokens, _BOUNDARY]
+        self._text += [*tokens, *(self._closing(reference) if view is RAW else []), _BOUNDARY]
         for place, token in enumerate(self._text[top:], start=top):
             self._places[token].append(place)
         size = len(self._text)
@@ -154,6 +159,13 @@ class PredictedProposer(Proposer):
         self._line_ends += [*line_ends, end]
         region = self._regions[number, view.name] = _Region(top, end, line_ends, lines)
         return region
+
+    def _closing(self, reference: str) -> list[int]:
+        """What ends an answer that is this reference in a code block."""
+        opened = _FENCE.search(self._request.decode(self._request.prompt[-_SIGN:]))
+        fence = opened[1] if opened else "```"
+        newline = "" if reference.endswith("\n") else "\n"
+        return [*self._request.encode(newline + fence), *self._request.ends[:1]] if reference else []
 
     def _walk(self, history: Sequence[int]) -> int:
         """How many tokens the answer went on in the text where it is; the cursors are moved along."""

@@ -237,6 +237,7 @@ class SpecEditor:
             ids,
             texts,
             language,
+            self.target.eos_token_ids,
             client=client,
             draw=sampler.preview,
         )

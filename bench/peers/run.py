@@ -171,14 +171,21 @@ def drafters(listed: dict, limit: int) -> tuple[list[dict], dict[str, str]]:
     return found, absent
 
 
-def engines(listed: dict, dtype: str, limit: int, most: int) -> tuple[list[dict], dict[str, str], dict]:
-    """For every edit what each engine took and wrote, who is absent, and the machine."""
+def engines(
+    listed: dict, dtype: str, limit: int, most: int | None
+) -> tuple[list[dict], dict[str, str], dict]:
+    """For every edit what each engine took and wrote, who is absent, and the machine.
+
+    Args:
+        most: the most tokens of an answer; None for whole ones, which are not decoded plainly, too.
+    """
     bench = Bench(dtype, most)
     asked = [(edit, *bench.prompt(edit)) for edit in load_edits()[:limit]]
     answering: dict[tuple[str, str], Answering] = {
         (engine, name): partial(_answer_here, bench, way)
         for engine, ways in HERE_TOO.items()
         for name, way in ways.items()
+        if most or name != "plain"
     }
     answering[KNOWING] = partial(_answer_here, bench, "knowing")
     for answer in answering.values():
@@ -188,6 +195,8 @@ def engines(listed: dict, dtype: str, limit: int, most: int) -> tuple[list[dict]
     peers, absent = [], {}
     for engine in listed["engines"]:
         for way, settings in engine["ways"].items():
+            if not most and way == "plain":
+                continue
             name = f"{engine['name']}, {way}, {dtype}"
             click.echo(f"starting {name}")
             try:
@@ -237,29 +246,23 @@ def _answer_there(peer: Peer, edit: Edit, prompt: list[int], budget: int) -> tup
 
 
 def engines_table(found: list[dict]) -> str:
-    """Seconds, times as fast as the same engine decodes plainly, and whether the tokens are specedit's."""
-    lines = [
-        head(
-            "engine", "seconds", "times as fast as its plain decoding", "tokens as specedit's plain decoding"
-        )
-    ]
+    """Seconds, times as fast as the same engine decodes plainly, and where the tokens are the first row's."""
+    columns = ["seconds", "times as fast as its plain decoding", "same tokens as the first row"]
+    plainly = any("plain" in ways for ways in found[0]["engines"].values())
+    lines = [head("engine", *columns if plainly else (columns[0], columns[2]))]
+    first = None
     for engine in dict.fromkeys(name for entry in found for name in entry["engines"]):
         ways = [entry["engines"][engine] for entry in found]
         for way in ways[0]:
             took = sum(entry[way]["seconds"] for entry in ways)
-            plain = sum(entry["plain"]["seconds"] for entry in ways) if "plain" in ways[0] else None
-            alike = sum(
-                entry["engines"]["specedit"]["plain"]["digest"] == entry["engines"][engine][way]["digest"]
-                for entry in found
-            )
-            lines.append(
-                row(
-                    f"{engine}, {way}",
-                    f"{took:.1f}",
-                    f"{plain / took:.2f}×" if plain else "–",
-                    f"{alike} of {len(found)}",
-                )
-            )
+            digests = [entry[way]["digest"] for entry in ways]
+            first = first or digests
+            alike = sum(a == b for a, b in zip(digests, first, strict=True))
+            cells = [f"{took:.1f}", f"{alike} of {len(found)}"]
+            if plainly:
+                plain = sum(entry["plain"]["seconds"] for entry in ways) if "plain" in ways[0] else None
+                cells.insert(1, f"{plain / took:.2f}×" if plain else "–")
+            lines.append(row(f"{engine}, {way}", *cells))
     return "\n".join(lines)
 
 
@@ -279,20 +282,30 @@ def engines_table(found: list[dict]) -> str:
     help="By default float32, and bfloat16 where the machine does it natively.",
 )
 @click.option("--max-tokens", default=200, show_default=True, help="Cut every written answer here.")
+@click.option("--whole", is_flag=True, help="Cut none, and leave out plain decoding, which would take hours.")
 @click.option("--engines", "only", is_flag=True, help="Only these: what drafters were counted to need stays.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the results.")
-def main(pairs: int, edits: int, dtypes: tuple[str, ...], max_tokens: int, only: bool, out: Path) -> None:
+def main(
+    pairs: int,
+    edits: int,
+    dtypes: tuple[str, ...],
+    max_tokens: int,
+    whole: bool,
+    only: bool,
+    out: Path,
+) -> None:
     listed = tomllib.loads((HERE / "peers.toml").read_text("utf-8"))
     if only:
         result = json.loads((out / FILE.name).read_text("utf-8"))
     else:
         replayed, gone = drafters(listed, pairs)
-        result = {"drafters": replayed, "absent": listed["absent"] | gone, "engines": {}}
+        result = {"drafters": replayed, "absent": gone, "engines": {}}
     native = str(models.default_dtype(models.default_device())).removeprefix("torch.")
     for dtype in dtypes or dict.fromkeys(["float32", native]):
-        written, gone, about = engines(listed, dtype, edits, max_tokens)
-        run = {"edits": written, "max_tokens": max_tokens, "about": about, "date": f"{date.today()}"}
-        result["engines"][dtype] = run
+        most = None if whole else max_tokens
+        written, gone, about = engines(listed, dtype, edits, most)
+        run = {"edits": written, "max_tokens": most, "about": about, "date": f"{date.today()}"}
+        result["engines"][f"{dtype}, whole" if whole else dtype] = run
         asked = {
             f"{engine['name']}, {way}, {dtype}" for engine in listed["engines"] for way in engine["ways"]
         }
@@ -317,11 +330,11 @@ def report(result: dict) -> str:
 
 def summary(result: dict) -> str:
     """The engines' tables, each with its machine."""
-    written = [
-        f"{len(run['edits'])} edits written by the default model in {dtype}, up to {run['max_tokens']} "
-        f"tokens each:\n\n{engines_table(run['edits'])}\n\n{machine(run)}"
-        for dtype, run in result["engines"].items()
-    ]
+    written = []
+    for run in result["engines"].values():
+        cut = f"up to {run['max_tokens']} tokens each" if run["max_tokens"] else "whole files"
+        about = f"{len(run['edits'])} edits written by the default model in {run['about']['dtype']}, {cut}:"
+        written += [about, engines_table(run["edits"]), machine(run)]
     return "\n\n".join([*written, "`bench/peers/peers.toml` has the peers' versions and settings."])
 
 

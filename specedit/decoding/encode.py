@@ -39,13 +39,15 @@ def make_request(
     prompt: Sequence[int],
     references: Sequence[str],
     language: str = "",
+    ends: Iterable[int] = (),
     **about: Any,
 ) -> Request:
     """What proposers may know before an answer to a prompt of these token ids (see `Request`)."""
     encode, decode = partial(encode_text, tokenizer), partial(decode_text, tokenizer)
     # Lone surrogates cannot be encoded, and no answer has them.
     texts = [reference.encode("utf-8", "replace").decode() for reference in references]
-    return Request(prompt, texts, encode, decode, language, **about)
+    likeliest_first = sorted(ends, key=lambda token: (token != tokenizer.eos_token_id, token))
+    return Request(prompt, texts, encode, decode, language, ends=likeliest_first, **about)
 
 
 def encode_chat(
