@@ -110,8 +110,8 @@ class PredictedProposer(Proposer):
         ]
         if drafts:
             drafts += self._changed(drafts[0], history[-1])
-        if not self._settled:
-            line = bisect_left(self._line_ends, self._left)
+        line = bisect_left(self._line_ends, self._left)
+        if not self._settled and line < len(self._line_ends):  # else it has left what closes the text
             drafts += [
                 self._draft(self._left + self._novel, limit, 0, "replaced"),
                 self._draft(self._left, limit, 0, "inserted"),

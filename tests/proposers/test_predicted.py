@@ -108,6 +108,10 @@ def test_nothing_is_expected_after_the_end():
     assert not any(expected(f"{OLD}\n```"))
 
 
+def test_an_answer_may_go_on_where_its_end_was_expected():
+    assert "int b;\n``" in expected("int a;\n``zint a;\n", "int a;\nint b;\n", limit=9)
+
+
 def test_what_was_replaced_is_expected_to_be_replaced_again():
     old = "();\nint a;\nint b;\nchar c;\nint d;\n"
     assert "\nlong b;" in expected("();\nlong a;", old)
