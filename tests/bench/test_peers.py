@@ -63,3 +63,14 @@ def test_a_running_peer_is_asked_again_and_again(peer):
 def test_a_peer_that_fails_says_why(peer):
     with pytest.raises(run.Absent, match="ZeroDivisionError"):
         peer("1 / 0").ask(CASE)
+
+
+def test_whole_answers_are_compared_without_plain_decoding():
+    def entry(seconds, digest):
+        return {"seconds": seconds, "digest": digest}
+
+    edits = [{"engines": {"ours": {"fast": entry(1.0, "a")}, "theirs": {"look-up": entry(2.0, "b")}}}]
+    assert run.engines_table(edits).splitlines()[2:] == [
+        "| ours, fast | 1.0 | 1 of 1 |",
+        "| theirs, look-up | 2.0 | 0 of 1 |",
+    ]
