@@ -88,7 +88,7 @@ class Planner:
         """
         self._vocab_size = vocab_size
         self._branching = branching
-        self._ends = frozenset(request.ends)
+        self._ends = request.ends
         for proposer in list(self._proposers):
             if proposer.slow:  # it is not asked any more after bad luck, but may have better luck now
                 self._rates.pop((proposer.name, "", 0), None)
@@ -197,24 +197,25 @@ class Planner:
         for draft in drafts:
             kind = (proposer.name, draft.kind, ranks[draft.kind])
             ranks[draft.kind] += 1
-            if tokens := self._to_the_end(draft.tokens[:limit]):
+            if tokens := draft.tokens[:limit]:
                 rates = self._rates.get(kind) or self._rates.setdefault(kind, _Rates(rank=kind[2]))
                 match = min(draft.match, _STRONGEST)
+                likely = tokens
                 if draft.rivals:
                     chances = np.full(len(tokens), rates.chances(0, 1)[0] / len(tokens))
                 else:
                     chances = rates.chances(match, len(tokens))
-                    chances = chances[: max(np.count_nonzero(chances > _LEAST), 1)]
-                offers.append(
-                    _Offer(proposer.name, tokens, match, rates, tokens[: len(chances)], chances, draft.rivals)
-                )
+                    likely = self._to_the_end(tokens[: max(np.count_nonzero(chances > _LEAST), 1)])
+                    chances = chances[: len(likely)]
+                offers.append(_Offer(proposer.name, tokens, match, rates, likely, chances, draft.rivals))
         return offers
 
     def _to_the_end(self, draft: list[int]) -> list[int]:
         """The draft up to the first token that ends the answer."""
-        if self._ends.isdisjoint(draft):
-            return draft
-        return draft[: 1 + next(at for at, token in enumerate(draft) if token in self._ends)]
+        for end in self._ends:
+            if end in draft:
+                draft = draft[: draft.index(end) + 1]
+        return draft
 
     def _known(self, draft: list[int]) -> list[int]:
         """The draft up to what is no token."""

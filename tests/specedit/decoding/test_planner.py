@@ -322,16 +322,17 @@ def test_a_slow_proposer_that_takes_longer_than_the_target_is_not_asked_again():
     assert len(slow.asked) == 1
 
 
-def test_no_draft_goes_on_after_a_token_that_ends_the_answer():
+@pytest.mark.parametrize(("rivals", "kept"), [(False, [1, 2, 7]), (True, [1, 2, 7, 3])])
+def test_no_draft_goes_on_after_a_token_that_ends_the_answer(rivals, kept):
     class Ending(Proposer):
         name = "ending"
 
         def propose(self, history, limit):
-            return [Draft([1, 1, 7, 1, 1], match=1 << 20)]
+            return [Draft([1, 2, 7, 3], match=1 << 20, rivals=rivals)]
 
-    plan = Planner([Ending()], CostCurve(FLAT))
+    plan = Planner([Ending()], CostCurve([1] * 9))
     plan.start(Request([0], [], list, str, ends=[8, 7]), vocab_size=9, branching=True)
-    assert plan.propose([0], 255).tokens == [1, 1, 7]
+    assert plan.propose([0], 255).tokens == kept
 
 
 def test_a_slow_proposer_that_was_wrong_gets_another_chance_with_the_next_answer():
