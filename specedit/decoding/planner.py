@@ -205,7 +205,7 @@ class Planner:
                     chances = np.full(len(tokens), rates.chances(0, 1)[0] / len(tokens))
                 else:
                     chances = rates.chances(match, len(tokens))
-                    likely = self._to_the_end(tokens[: max(np.count_nonzero(chances > _LEAST), 1)])
+                    likely = self._to_the_end(tokens[: max(int(np.count_nonzero(chances > _LEAST)), 1)])
                     chances = chances[: len(likely)]
                 offers.append(_Offer(proposer.name, tokens, match, rates, likely, chances, draft.rivals))
         return offers
