@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from itertools import accumulate
 from math import log2
 from typing import NamedTuple
 
+from specedit.editing.answer import FENCE
 from specedit.proposers import Proposer, Request
 from specedit.proposers.changes import Changes
 from specedit.proposers.views import JSON, LONGEST_PREFIX, RAW, Lines, View, signs
@@ -27,8 +27,6 @@ _SOON = 10  # tokens that an answer leaves out or replaces, mostly
 _BACK = 2  # agreeing tokens after which what was left is taken as replaced
 _TAIL = 64  # tokens of the answer that are read to see in which form it repeats a reference,
 _SIGN = 16  # and as many where a sign of it would be
-# The last line of a prompt that opens the code block in which the answer is.
-_FENCE = re.compile(r"(?:^|\n)(`{3,}|~{3,})[^`\n]*\n?$")
 
 
 class _Cursor(NamedTuple):
@@ -110,8 +108,8 @@ class PredictedProposer(Proposer):
         ]
         if drafts:
             drafts += self._changed(drafts[0], history[-1])
-        line = bisect_left(self._line_ends, self._left)
-        if not self._settled and line < len(self._line_ends):  # else it has left what closes the text
+        if not self._settled and self._left <= self._line_ends[-1]:  # else it has left what closes the text
+            line = bisect_left(self._line_ends, self._left)
             drafts += [
                 self._draft(self._left + self._novel, limit, 0, "replaced"),
                 self._draft(self._left, limit, 0, "inserted"),
@@ -162,8 +160,9 @@ class PredictedProposer(Proposer):
 
     def _closing(self, reference: str) -> list[int]:
         """What ends an answer that is this reference in a code block."""
-        opened = _FENCE.search(self._request.decode(self._request.prompt[-_SIGN:]))
-        fence = opened[1] if opened else "```"
+        prompted = self._request.decode(self._request.prompt[-_SIGN:])
+        opened = FENCE.fullmatch(prompted.removesuffix("\n").rpartition("\n")[2])
+        fence = opened[2] if opened else "```"
         newline = "" if reference.endswith("\n") else "\n"
         return [*self._request.encode(newline + fence), *self._request.ends[:1]] if reference else []
 

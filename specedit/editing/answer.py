@@ -9,7 +9,7 @@ from specedit.editing.languages import first_error, language_of
 
 # CommonMark's fence: up to three spaces, a run of one character, and an info string, in which a backtick
 # fence may have no backtick (that would be inline code).
-_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})\s*(.*?)\s*")
+FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})\s*(.*?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def blocks(answer: str, language: str = "") -> list[Block]:
     lines = answer.replace("\r\n", "\n").split("\n")
     found, at = list[Block](), 0
     while at < len(lines):
-        if _FENCE.fullmatch(lines[at]):
+        if FENCE.fullmatch(lines[at]):
             found.append(_read_block(lines, at, language))
             at = found[-1].end
         at += 1
@@ -95,19 +95,19 @@ def blocks(answer: str, language: str = "") -> list[Block]:
 
 def fences(text: str) -> int:
     """How many lines of a text could open or close a code block."""
-    return sum(_FENCE.fullmatch(line) is not None for line in text.split("\n"))
+    return sum(FENCE.fullmatch(line) is not None for line in text.split("\n"))
 
 
 def _read_block(lines: list[str], start: int, language: str) -> Block:
     """The block that `lines[start]` opens. `language` settles which of several bare fences closes it."""
-    opening = _FENCE.fullmatch(lines[start])
+    opening = FENCE.fullmatch(lines[start])
     assert opening is not None
     indent, fence, info = opening.groups()
 
     ends = []
     nested: list[str] = []
     for at in range(start + 1, len(lines)):
-        line = _FENCE.fullmatch(lines[at])
+        line = FENCE.fullmatch(lines[at])
         if line is None or not line[2].startswith(nested[-1] if nested else fence):
             continue
         if line[3]:
