@@ -93,6 +93,7 @@ class Follower:
         """The answer is in this form."""
         self.view = view
         self._newline = view.write("\n")
+        self._ahead: tuple[tuple | None, str, list[Rule], bool] = None, "", [], False
 
     def read(self, text: str) -> None:
         """The answer goes on with this."""
@@ -106,10 +107,26 @@ class Follower:
     def coming(self, letters: int) -> Coming | None:
         """At least so many letters of what follows, if rules change it, if it is in a block that moved, if
         the answer is back within the line after it went elsewhere, or if it replaces a part."""
-        text, enough, used, moved = "", 0, list[Rule](), False
         part = self._part
         if not self._rules and not self._block and not part and self._on_line():
             return None  # as it is most of the time
+        at = (self._line, self._block, self._rules.version, letters)
+        if self._ahead[0] != at:  # it mostly stays the same within a line
+            self._ahead = at, *self._lines_ahead(letters)
+        _, text, used, moved = self._ahead
+        if not text.startswith(self._begun):
+            return self._resumed(text)
+        if not used and not moved and not part:
+            return None
+        proven = min((rule.right - rule.wrong for rule in used), default=0) > 0
+        kind = "proven" if proven else "new" if used else "moved" if moved else "same"
+        return Coming(text[len(self._begun) :], kind)
+
+    def _lines_ahead(self, letters: int) -> tuple[str, list[Rule], bool]:
+        """The line that the answer is in and at least so many letters more, the rules that change them, and
+        whether some are in a block that moved."""
+        text, enough, used, moved = "", 0, list[Rule](), False
+        part = self._part
         for number in range(self._line, self._lines.stop):
             if len(text) > enough:
                 break
@@ -125,13 +142,7 @@ class Follower:
             used = used or changing
         else:
             text += self._after
-        if not text.startswith(self._begun):
-            return self._resumed(text)
-        if not used and not moved and not part:
-            return None
-        proven = min((rule.right - rule.wrong for rule in used), default=0) > 0
-        kind = "proven" if proven else "new" if used else "moved" if moved else "same"
-        return Coming(text[len(self._begun) :], kind)
+        return text, used, moved
 
     def _on_line(self) -> bool:
         lines = self._rules.lines[self._line : self._line + 1]

@@ -137,7 +137,7 @@ class _Continuations:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._counts: OrderedDict[tuple[str | int, ...], dict[int, int]] = OrderedDict()
+        self._counts: OrderedDict[tuple[str | int, ...], _Followers] = OrderedDict()
         self.lock = Lock()
 
     def clear(self) -> None:
@@ -148,8 +148,11 @@ class _Continuations:
         for end in range(begin, len(history)):
             for order in _ORDERS:
                 if order <= end:
-                    counts = self._counts.setdefault((client, *history[end - order : end]), {})
-                    counts[history[end]] = counts.get(history[end], 0) + 1
+                    context = (client, *history[end - order : end])
+                    counts = self._counts.get(context)
+                    if counts is None:
+                        counts = self._counts[context] = _Followers()
+                    counts.add(history[end])
             while len(self._counts) > self._most:
                 self._counts.popitem(last=False)
 
@@ -163,13 +166,12 @@ class _Continuations:
             if not counts or len(history) < order:
                 continue
             self._counts.move_to_end(context)
-            total = sum(counts.values())
-            for token in sorted(counts, key=lambda token: -counts[token]):
+            for token in sorted(counts, key=counts.__getitem__, reverse=True):
                 if len(offered) == _RANKED:
                     return
                 if token not in offered:
                     offered.add(token)
-                    share = counts[token] / total
+                    share = counts[token] / counts.total
                     sure = "mostly" if share > 0.6 else "often" if share > 0.25 else "sometimes"
                     yield f"{sure} after {order}", order, self._further(client, history, token)
 
@@ -186,6 +188,26 @@ class _Continuations:
         """The token that followed more than half the time after the longest context that was counted."""
         for order in _ORDERS:
             if counts := self._counts.get((client, *recent[-order:])):
-                token = max(counts, key=counts.__getitem__)
-                return token if 2 * counts[token] > sum(counts.values()) else None
+                return counts.most if 2 * counts[counts.most] > counts.total else None
         return None
+
+
+class _Followers(dict[int, int]):
+    """How often each token followed.
+
+    Attributes:
+        total: how often any did.
+        most: the one that did most often.
+    """
+
+    __slots__ = ("most", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.most = -1
+
+    def add(self, token: int) -> None:
+        count = self[token] = self.get(token, 0) + 1
+        self.total += 1
+        if count > self.get(self.most, 0):
+            self.most = token

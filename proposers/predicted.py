@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from math import log2
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from specedit.editing.answer import FENCE
 from specedit.proposers import Proposer, Request
 from specedit.proposers.changes import Changes
-from specedit.proposers.views import JSON, LONGEST_PREFIX, RAW, Lines, View, signs
+from specedit.proposers.views import JSON, LONGEST_PREFIX, RAW, SIGN_ENDS, Lines, View, signs
 from specedit.types import Draft, agreeing
 
 _BOUNDARY = -1  # stands between two texts; no token has this id
@@ -85,8 +85,12 @@ class PredictedProposer(Proposer):
         self._text: list[int] = []
         self._places: defaultdict[int, list[int]] = defaultdict(list)
         self._line_ends: list[int] = []
+        self._boundaries: list[int] = []  # their places
         self._regions: dict[tuple[int, str], _Region] = {}
         self._lines = Lines(self._references)
+        self._texts = _Texts(request.decode)
+        self._turned = -1  # the latest newline behind which a form was looked for,
+        self._beneath: list[int] = []  # and where the answer may go on in this form
         for number in range(len(self._references)):
             self._region(number, RAW)
         self._cursors = [_Cursor(0, 0.0, _START)]
@@ -128,10 +132,9 @@ class PredictedProposer(Proposer):
         return "" if -_START <= skipped <= _SOON else "far"
 
     def _draft(self, place: int, limit: int, match: int, kind: str = "") -> Draft:
-        tokens = self._text[place : place + limit]
-        if _BOUNDARY in tokens:
-            tokens = tokens[: tokens.index(_BOUNDARY)]
-        return Draft(tokens, match, kind)
+        at = bisect_left(self._boundaries, place)
+        end = self._boundaries[at] if at < len(self._boundaries) else place
+        return Draft(self._text[place : min(place + limit, end)], match, kind)
 
     def _changed(self, draft: Draft, latest: int) -> list[Draft]:
         """The draft with the changes made that the answer has made before, if there are any in it."""
@@ -147,11 +150,12 @@ class PredictedProposer(Proposer):
         tokens = self._request.encode(view.write(reference))
         top, end = len(self._text), len(self._text) + len(tokens)
         self._text += [*tokens, *(self._closing(reference) if view is RAW else []), _BOUNDARY]
+        self._boundaries.append(len(self._text) - 1)
         for place, token in enumerate(self._text[top:], start=top):
             self._places[token].append(place)
         size = len(self._text)
         self._bits = {token: log2(size / len(places)) for token, places in self._places.items()}
-        newlines = {token: self._request.decode([token]).count("\n") for token in set(tokens)}
+        newlines = {token: self._texts[token].count("\n") for token in set(tokens)}
         line_ends = [place for place in range(top, end) if newlines[self._text[place]]]
         lines = list(accumulate(newlines[self._text[place]] for place in line_ends))
         self._line_ends += [*line_ends, end]
@@ -236,23 +240,51 @@ class PredictedProposer(Proposer):
 
     def _viewed(self, history: Sequence[int], end: int) -> list[int]:
         """Places of history[end] in other forms of the references, if the answer turns to one."""
-        tail = self._request.decode(history[max(self._start, end + 1 - _SIGN) : end + 1])
-        seen = signs(tail)
-        if seen and seen[-1][1] == len(tail):
-            view = seen[-1][0]
-            new = (0, view.name) not in self._regions
-            region = self._region(0, view)
-            if view is JSON and new:
-                self._left, self._novel = region.top, 0
-            elif new:  # the answer goes on there where it was in the raw text
-                raw = self._regions[0, RAW.name]
-                share = min(self._left / raw.end, 1.0)
-                self._left = region.top + round(share * (region.end - region.top))
+        if self._texts[history[end]].endswith(SIGN_ENDS):
+            tail = self._tail(history, end, _SIGN)
+            seen = signs(tail)
+            if seen and seen[-1][1] == len(tail):
+                self._turn(seen[-1][0])
+                return []
+        newline = self._newline(history, end)
+        if newline is None:
             return []
-        if len(tail) - 1 - tail.rfind("\n") > LONGEST_PREFIX:
-            return []
-        tail = self._request.decode(history[max(self._start, end + 1 - _TAIL) : end + 1])
-        found = self._lines.find(tail.rpartition("\n")[0].rpartition("\n")[2])
+        if newline != self._turned:
+            self._turned = newline
+            line = self._tail(history, newline, _TAIL).rpartition("\n")[0].rpartition("\n")[2]
+            self._beneath = self._under(line)
+        return self._beneath
+
+    def _turn(self, view: View) -> None:
+        """The answer turns to this form."""
+        new = (0, view.name) not in self._regions
+        region = self._region(0, view)
+        if view is JSON and new:
+            self._left, self._novel = region.top, 0
+        elif new:  # the answer goes on there where it was in the raw text
+            raw = self._regions[0, RAW.name]
+            share = min(self._left / raw.end, 1.0)
+            self._left = region.top + round(share * (region.end - region.top))
+
+    def _newline(self, history: Sequence[int], end: int) -> int | None:
+        """Which token has the latest newline, if no more stands behind it than a mark before a line has."""
+        letters = 0
+        for at in range(end, self._start - 1, -1):
+            text = self._texts[history[at]]
+            letters += len(text) - 1 - text.rfind("\n")
+            if letters > LONGEST_PREFIX:
+                break
+            if "\n" in text:
+                return at
+        return None
+
+    def _tail(self, history: Sequence[int], end: int, tokens: int) -> str:
+        """What the answer says up to and with this token, so many at most."""
+        return self._request.decode(history[max(self._start, end + 1 - tokens) : end + 1])
+
+    def _under(self, line: str) -> list[int]:
+        """Places of the tokens that may begin the next line, if the answer writes this one in another form."""
+        found = self._lines.find(line)
         if not found:
             return []
         number, at, view = found
@@ -260,3 +292,14 @@ class PredictedProposer(Proposer):
         ending = bisect_left(region.lines, at + 1)
         line_end = region.line_ends[ending] if ending < len(region.lines) else region.end
         return list(range(line_end, min(line_end + LONGEST_PREFIX, region.end)))
+
+
+class _Texts(dict[int, str]):
+    """What each token says alone."""
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
+
+    def __missing__(self, token: int) -> str:
+        text = self[token] = self._decode([token])
+        return text

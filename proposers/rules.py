@@ -55,6 +55,7 @@ class Rules:
         lines: of the text.
         places: of equal lines their numbers.
         names: that are in the text.
+        version: another one whenever other lines may be expected.
     """
 
     def __init__(self, text: str, grammar: Language | None) -> None:
@@ -69,6 +70,7 @@ class Rules:
         self._root = Parser(grammar).parse(text.encode("ascii", "replace")).root_node if grammar else None
         self._rules: dict[str, list[Rule]] = {}  # by name, the latest first
         self._rewritten: dict[int, tuple[str, list[Rule]]] = {}
+        self.version = 0
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -99,7 +101,7 @@ class Rules:
         """Follow a rule, rather than older ones for the same."""
         known = self._rules.setdefault(rule.name, [])
         known[:] = [rule, *(other for other in known if self._shape(other) != self._shape(rule))]
-        self._rewritten.clear()
+        self._change()
 
     def rename(self, old: str, new: str, at: int | None = None) -> None:
         """The name `old` became `new`, at this letter of the text."""
@@ -115,7 +117,11 @@ class Rules:
             rule.wrong += written == self.lines[number]
             if rule.wrong > rule.right + _FORGIVEN and rule in self._rules[rule.name]:
                 self._rules[rule.name].remove(rule)
-                self._rewritten.clear()
+                self._change()
+
+    def _change(self) -> None:
+        self._rewritten.clear()
+        self.version += 1
 
     def learn(self, number: int, written: str) -> None:
         """The answer has this instead of a line."""

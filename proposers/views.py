@@ -41,6 +41,7 @@ _SIGNS = (
     (re.compile(r"&(?:lt|gt|amp);"), View("XML", escape, unescape)),
     (re.compile(r"\r\n"), View("CRLF", lambda text: text.replace("\n", "\r\n"))),
 )
+SIGN_ENDS = ('"', ";", "\n")  # how each of them ends
 
 
 def signs(answer: str) -> list[tuple[View, int]]:

@@ -41,7 +41,7 @@ _STRENGTH = np.array(_STRENGTHS)
 # next step. Found on the JavaScript, TypeScript, Rust and C edits of `bench`, under three cost curves.
 _CAUTION = 2
 # Long matches are not among what looks good by luck: what follows 128 agreeing tokens is weighed as it is.
-_CAUTIOUS = np.where(np.arange(len(_NEXT)) < 8, 1.0, 1 / _CAUTION)
+_CAUTIOUS = [1.0] * 8 + [1 / _CAUTION] * (len(_NEXT) - 8)
 # Where drafting seems to bring less than this, the curve may just be wrong: plain steps put it right.
 _WORTH = 1.002
 _SLOW_DRAFT = 16  # tokens that a slow proposer is asked for at most
@@ -131,8 +131,8 @@ class Planner:
         limit = min(limit, _SLOW_DRAFT)
         rates = self._rates.setdefault((proposer.name, "", 0), _Rates(rank=0))
         chances = rates.chances(_STRONGEST, limit) ** _CAUTION
-        drafting = min(self._times[proposer.name], default=0.0) * np.arange(1, limit + 1)
-        paces = (1 + np.cumsum(chances)) / (drafting + self.cost(limit + 1)[1:])
+        drafting = min(self._times[proposer.name], default=0.0) * np.arange(1, len(chances) + 1)
+        paces = (1 + np.cumsum(chances)) / (drafting + self.cost(len(chances) + 1)[1:])
         best = int(paces.argmax())
         return best + 1 if paces[best] > max(self._plan(limit)[0], 1 / self.cost(1)[0]) else 0
 
@@ -202,10 +202,10 @@ class Planner:
                 match = min(draft.match, _STRONGEST)
                 likely = tokens
                 if draft.rivals:
-                    chances = np.full(len(tokens), rates.chances(0, 1)[0] / len(tokens))
+                    chances = np.full(len(tokens), rates.first(0) / len(tokens))
                 else:
                     chances = rates.chances(match, len(tokens))
-                    likely = self._to_the_end(tokens[: max(int(np.count_nonzero(chances > _LEAST)), 1)])
+                    likely = self._to_the_end(tokens[: len(chances)])
                     chances = chances[: len(likely)]
                 offers.append(_Offer(proposer.name, tokens, match, rates, likely, chances, draft.rivals))
         return offers
@@ -271,17 +271,23 @@ class _Rates:
         # Right and wrong, by strength. The prior weighs as much as one first token and eight next ones.
         self._first = [[first, 1 - first] for first in np.multiply(_FIRST, _RIVAL if rank else 1).tolist()]
         self._next = [[8 * rate, 8 * (1 - rate)] for rate in _NEXT]
-        self._onward: np.ndarray | None = None  # float64 [strengths], the rates of next tokens
+        self._onward = np.array([self._weighed(strength) for strength in range(len(_NEXT))])
+
+    def first(self, match: int) -> float:
+        """How likely the first token is right after `match` agreeing ones."""
+        right, wrong = self._first[_STRENGTHS[match]]
+        return min(right / (right + wrong), _SUREST)
 
     def chances(self, match: int, size: int) -> np.ndarray:
-        """float64 [size]: how likely the first 1, 2, … tokens are all right after `match` agreeing ones."""
-        if self._onward is None:
-            onward = [right / (right + wrong) for right, wrong in self._next]
-            self._onward = np.minimum(onward, _SUREST) ** _CAUTIOUS
+        """How likely the first 1, 2, … tokens are all right after `match` agreeing ones: float64 [n], up to
+        `size` and as far as that is at all likely, but of one token always."""
+        first = self.first(match)
+        if first <= _LEAST:
+            return np.array([first])
         rates = self._onward[_STRENGTH[match : match + size]]
-        first, not_first = self._first[_STRENGTHS[match]]
-        rates[0] = min(first / (first + not_first), _SUREST)
-        return rates.cumprod()
+        rates[0] = first
+        chances = np.multiply.accumulate(rates)  # in half the time of `cumprod`
+        return chances if chances[-1] > _LEAST else chances[: np.count_nonzero(chances > _LEAST)]
 
     def learn(self, match: int, right: int, wrong: bool) -> None:
         """So many tokens after `match` agreeing ones were right, and whether the next one was wrong."""
@@ -298,4 +304,9 @@ class _Rates:
             if known or missed:
                 counts = self._next[strength]
                 counts[:] = _MEMORY_NEXT * counts[0] + known, _MEMORY_NEXT * counts[1] + missed
-                self._onward = None
+                self._onward[strength] = self._weighed(strength)
+
+    def _weighed(self, strength: int) -> float:
+        """How often a next token is right, for what is chosen by it."""
+        right, wrong = self._next[strength]
+        return min(right / (right + wrong), _SUREST) ** _CAUTIOUS[strength]
