@@ -3,6 +3,9 @@ in float32 where it has no instructions for the model's dtype."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import TypeVar
 
@@ -23,30 +26,68 @@ class PackedLinear(nn.Module):
     long as multiplying some tokens by it.
 
     Args:
-        layer: its weight is laid out for passes of some tens of tokens.
+        siblings: those that it is one of.
+        number: which of them.
+    """
+
+    def __init__(self, siblings: Siblings, number: int) -> None:
+        super().__init__()
+        self.in_features, self.out_features = siblings.in_features, siblings.sizes[number]
+        self._siblings, self._number = siblings, number
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self._siblings.made(hidden, self._number)
+
+    def unpacked(self) -> nn.Linear:
+        """The ordinary layer again."""
+        return self._siblings.unpacked(self._number)
+
+
+class Siblings:
+    """Linear layers that read the same input, as one: the fewer and larger products are, the faster.
+
+    Args:
+        layers: their weights are laid out for passes of some tens of tokens.
 
     Raises:
         RuntimeError, NotImplementedError: this torch or CPU has no oneDNN for it.
     """
 
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        self.in_features, self.out_features = layer.in_features, layer.out_features
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        self.in_features = layers[0].in_features
+        self.sizes = [layer.out_features for layer in layers]
+        weight = torch.cat([layer.weight.detach() for layer in layers])
         # As torch's own compiler does (torch/_inductor/fx_passes/mkldnn_fusion.py).
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), 32)
-        self._bias = None if layer.bias is None else layer.bias.detach()
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, 32)
+        self._biases = [None if layer.bias is None else layer.bias.detach() for layer in layers]
+        self._bias = None
+        if any(bias is not None for bias in self._biases):
+            every = zip(self._biases, self.sizes, strict=True)
+            self._bias = torch.cat([weight.new_zeros(n) if bias is None else bias for bias, n in every])
+        self._latest: tuple[Tensor | None, dict[int, Tensor]] = None, {}
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def made(self, hidden: Tensor, number: int) -> Tensor:
+        """What one of them makes of its input. What the others do is kept until they are asked."""
+        latest = self._latest  # another thread may put its own there meanwhile
+        if latest[0] is not hidden or number not in latest[1]:
+            made = self._multiplied(hidden).split(self.sizes, -1)
+            latest = self._latest = hidden, dict(enumerate(made))
+        made = latest[1].pop(number)
+        if not latest[1]:
+            self._latest = None, {}
+        return made
+
+    def _multiplied(self, hidden: Tensor) -> Tensor:
         flat = hidden.reshape(-1, self.in_features)
         rows = len(flat)
         if missing := -rows % _step(rows):
             flat = pad(flat, (0, 0, 0, missing))
         made = torch.ops.mkldnn._linear_pointwise(flat, self._packed, self._bias, "none", [], "")
-        return made[:rows].reshape(*hidden.shape[:-1], self.out_features)
+        return made[:rows].reshape(*hidden.shape[:-1], sum(self.sizes))
 
-    def unpacked(self) -> nn.Linear:
-        """The ordinary layer again."""
-        return _made(nn.Linear, self._packed.to_dense(), self._bias)
+    def unpacked(self, number: int) -> nn.Linear:
+        """One of them as an ordinary layer again."""
+        return _made(nn.Linear, self._packed.to_dense().split(self.sizes)[number], self._biases[number])
 
 
 class UpcastLinear(nn.Linear):
@@ -104,13 +145,19 @@ def pack(model: PreTrainedModel) -> None:
     if model.device.type != "cpu" or model.dtype not in _DTYPES or not torch.backends.mkldnn.is_available():
         return
     ids = torch.tensor([[1, 2] * (_FEW // 2)])  # fewer rows are not upcast
-    before = _logits(model, ids)
+    with _reading(model) as inputs:
+        before = _logits(model, ids)
     upcast = model.dtype != torch.float32 and _is_slow(model.dtype)
+    siblings = defaultdict[tuple[nn.Module, int], dict[str, nn.Linear]](dict)
     for parent, name, layer in _layers(model, nn.Linear):
+        siblings[parent, id(inputs.get(layer, layer))][name] = layer
+    for (parent, _), layers in siblings.items():
         if upcast:
-            setattr(parent, name, _made(UpcastLinear, layer.weight, layer.bias))
-        elif packed := _packed(layer):
-            setattr(parent, name, packed)
+            changed = [_made(UpcastLinear, layer.weight, layer.bias) for layer in layers.values()]
+        else:
+            changed = _packed(list(layers.values()))
+        for name, layer in zip(layers, changed, strict=True):
+            setattr(parent, name, layer)
     try:
         right = bool((_logits(model, ids) - before).norm() < _FAR * before.norm())
     except Exception:  # a model that was not made for it may fail in any way
@@ -137,15 +184,35 @@ def _is_slow(dtype: torch.dtype) -> bool:
     return seconds[1] > 2 * seconds[0]
 
 
-def _packed(layer: nn.Linear) -> PackedLinear | None:
-    """The layer, packed, if that is possible and right."""
-    some = layer.weight[:2].clone()  # as good a pair of inputs as any, but for their values
+@contextmanager
+def _reading(model: nn.Module) -> Iterator[dict[nn.Module, Tensor]]:
+    """What the linear layers of a model read meanwhile."""
+    inputs: dict[nn.Module, Tensor] = {}
+    hooks = [
+        layer.register_forward_pre_hook(lambda layer, given: inputs.update({layer: given[0]}))
+        for _, _, layer in _layers(model, nn.Linear)
+    ]
     try:
-        packed = PackedLinear(layer)
-        ours, theirs = packed(some), linear(some, layer.weight, layer.bias)
+        yield inputs
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _packed(layers: list[nn.Linear]) -> Sequence[nn.Module]:
+    """These layers of the same input, packed if that is possible and right."""
+    some = layers[0].weight[:2].clone()  # as good a pair of inputs as any, but for their values
+    try:
+        siblings = Siblings(layers)
+        packed = [PackedLinear(siblings, number) for number in range(len(layers))]
+        pairs = [
+            (ours(some).float(), linear(some, layer.weight, layer.bias).float())
+            for ours, layer in zip(packed, layers, strict=True)
+        ]
     except (RuntimeError, NotImplementedError):
-        return None
-    return packed if torch.allclose(ours.float(), theirs.float(), rtol=_FAR, atol=_FAR) else None
+        return layers
+    right = all(torch.allclose(*pair, rtol=_FAR, atol=_FAR) for pair in pairs)
+    return packed if right else layers
 
 
 def _layers(model: nn.Module, kind: type[L]) -> list[tuple[nn.Module, str, L]]:

@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, LlamaFor
 
 from specedit.targets import linear
 from specedit.targets.hf import HFTarget
-from specedit.targets.linear import PackedLinear, UpcastLinear, _step, is_packed, pack
+from specedit.targets.linear import PackedLinear, Siblings, UpcastLinear, _step, is_packed, pack
 
 SHAPE = {
     "vocab_size": 40,
@@ -102,7 +102,38 @@ def test_any_number_of_rows_is_multiplied(shape):
     torch.manual_seed(0)
     layer, rows = nn.Linear(5, 3), torch.randn(shape)
     with torch.inference_mode():
-        torch.testing.assert_close(PackedLinear(layer)(rows), layer(rows))
+        torch.testing.assert_close(PackedLinear(Siblings([layer]), 0)(rows), layer(rows))
+
+
+@pytest.mark.parametrize("bias", [(True, True), (True, False), (False, False)])
+def test_layers_of_the_same_input_are_multiplied_as_one(bias):
+    torch.manual_seed(0)
+    layers, rows = [nn.Linear(5, 3, bias[0]), nn.Linear(5, 4, bias[1])], torch.randn(37, 5)
+    siblings = Siblings(layers)
+    packed = [PackedLinear(siblings, number) for number in (0, 1)]
+    with torch.inference_mode():
+        for ours, layer in zip(packed, layers, strict=True):
+            torch.testing.assert_close(ours(rows), layer(rows))
+            assert (ours.unpacked().bias is None) == (layer.bias is None)
+        assert siblings._latest == (None, {})
+
+
+def test_the_layers_of_one_input_may_be_asked_in_any_order_and_again():
+    torch.manual_seed(0)
+    layers, some, others = [nn.Linear(5, 3), nn.Linear(5, 4)], torch.randn(2, 5), torch.randn(3, 5)
+    siblings = Siblings(layers)
+    with torch.inference_mode():
+        for number, rows in [(1, some), (1, some), (0, others), (0, some), (1, others), (0, some)]:
+            torch.testing.assert_close(siblings.made(rows, number), layers[number](rows))
+
+
+def test_only_layers_that_read_the_same_are_siblings():
+    model = made(CONFIGS["llama"])
+    pack(model)
+    attention, mlp = model.model.layers[0].self_attn, model.model.layers[0].mlp
+    assert attention.q_proj._siblings is attention.k_proj._siblings is attention.v_proj._siblings
+    assert attention.o_proj._siblings is not attention.q_proj._siblings
+    assert mlp.gate_proj._siblings is mlp.up_proj._siblings is not mlp.down_proj._siblings
 
 
 def test_oneDNN_meets_few_numbers_of_rows():
@@ -111,7 +142,7 @@ def test_oneDNN_meets_few_numbers_of_rows():
 
 def test_packed_layers_can_be_unpacked():
     layer = nn.Linear(5, 3)
-    again = PackedLinear(layer).unpacked()
+    again = PackedLinear(Siblings([layer]), 0).unpacked()
     torch.testing.assert_close((again.weight, again.bias), (layer.weight.detach(), layer.bias.detach()))
 
 
