@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from operator import itemgetter
@@ -117,7 +117,7 @@ class Planner:
     def learn(self, emitted: Sequence[int], scored: int, seconds: float) -> None:
         """What the target wrote after the latest offers, and how long scoring `scored` tokens took."""
         self.cost.learn(scored, seconds)
-        drafted = any(offer.tokens[0] == emitted[0] for offer in self._offers if not offer.rivals)
+        drafted = any(offer.draft[0] == emitted[0] for offer in self._offers if not offer.rivals)
         for offer in self._offers:
             if not offer.rivals:
                 right = agreeing(offer.draft, emitted)
@@ -138,6 +138,11 @@ class Planner:
 
     def _plan(self, limit: int) -> tuple[float, list[tuple[_Offer, int]]]:
         """The most tokens a second that the offers bring, and how much of which are to be verified for it."""
+        # Nothing pays where the likeliest token does not: what each of so many costs at least decides.
+        cost = self.cost(limit + 1)
+        least = ((_WORTH * cost[1:] / cost[0] - 1) / np.arange(1, limit + 1)).min(initial=np.inf)
+        if not any(offer.likeliest > least for offer in self._offers):
+            return 0.0, []
         one_each = ([offer] for offer in self._offers if not offer.rivals)
         choices = [self._offers] if self._branching else one_each
         plans = [self._best(offers, limit) for offers in choices if offers]
@@ -145,6 +150,8 @@ class Planner:
 
     def _best(self, offers: list[_Offer], limit: int) -> tuple[float, list[tuple[_Offer, int]]]:
         """The most tokens a second that verifying some of these brings, and how much of each that takes."""
+        for offer in offers:
+            self._weigh(offer)
         rivals = [offer for offer in offers if offer.rivals]
         offers = sorted((o for o in offers if not o.rivals), key=lambda offer: -offer.chances[0])
         beginning = defaultdict[int, list[_Offer]](list)  # by their first tokens
@@ -200,15 +207,19 @@ class Planner:
             if tokens := draft.tokens[:limit]:
                 rates = self._rates.get(kind) or self._rates.setdefault(kind, _Rates(rank=kind[2]))
                 match = min(draft.match, _STRONGEST)
-                likely = tokens
-                if draft.rivals:
-                    chances = np.full(len(tokens), rates.first(0) / len(tokens))
-                else:
-                    chances = rates.chances(match, len(tokens))
-                    likely = self._to_the_end(tokens[: len(chances)])
-                    chances = chances[: len(likely)]
-                offers.append(_Offer(proposer.name, tokens, match, rates, likely, chances, draft.rivals))
+                offers.append(_Offer(proposer.name, tokens, match, rates, draft.rivals))
         return offers
+
+    def _weigh(self, offer: _Offer) -> None:
+        """See how much of it is at all likely, and how much so."""
+        offer.shared = 0
+        if offer.rivals:
+            offer.tokens = offer.draft
+            offer.chances = np.full(len(offer.draft), offer.likeliest)
+        else:
+            chances = offer.rates.chances(offer.match, len(offer.draft))
+            offer.tokens = self._to_the_end(offer.draft[: len(chances)])
+            offer.chances = chances[: len(offer.tokens)]
 
     def _to_the_end(self, draft: list[int]) -> list[int]:
         """The draft up to the first token that ends the answer."""
@@ -233,9 +244,9 @@ class _Offer:
         draft: what it says.
         match: how many agreeing tokens stand behind it, as far as that counts.
         rates: of drafts like it.
+        rivals: whether it is each of its tokens alone instead, where no draft is right.
         tokens: as much of it as is at all likely.
-        chances: float64 [n], how likely the target is to accept all tokens up to each.
-        rivals: whether it is each of them alone instead, where no draft is right.
+        chances: float64 [tokens], how likely the target is to accept all up to each.
         shared: how many of its first tokens a likelier draft has, too.
     """
 
@@ -243,10 +254,16 @@ class _Offer:
     draft: list[int]
     match: int
     rates: _Rates
-    tokens: list[int]
-    chances: np.ndarray
-    rivals: bool = False
-    shared: int = 0
+    rivals: bool
+    tokens: list[int] = field(init=False)
+    chances: np.ndarray = field(init=False)
+    shared: int = field(init=False)
+
+    @property
+    def likeliest(self) -> float:
+        """What the likeliest of its tokens is weighed as, at most."""
+        first = self.rates.first(0 if self.rivals else self.match)
+        return first / len(self.draft) if self.rivals else first**_CAUTION
 
 
 def _part(a: _Offer, b: _Offer) -> None:
