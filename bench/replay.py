@@ -31,7 +31,7 @@ from bench.corpus import FORMS, Pair, load
 from bench.count import cases
 from bench.markdown import RESULTS, keep
 from bench.replay_report import draw, report
-from bench.ways import Ways, editor_with
+from bench.ways import Ways, described, editor_with
 from specedit import SpecEditError, models
 from specedit.editing.diff import share_of_new_lines
 from specedit.proposers import DEFAULT, Request
@@ -133,7 +133,7 @@ def main(
     order = names.split(",") + ["assisted"] * ways.assisted
     if not {"plain", "specedit"} <= set(order):
         raise click.UsageError("--ways needs plain and specedit, which all is compared with.")
-    about = ways.about()
+    about = described(ways.target)
     result = {"about": about, "date": f"{date.today()}", "command": shlex.join(["python", *sys.argv])}
     result["floor"] = ways.floor()
     result["edits"] = [

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.edits import Edit, load_edits
 from bench.markdown import RESULTS, keep
 from bench.rewrite_report import report
-from bench.ways import Ways, editor_with
+from bench.ways import Ways, described, editor_with
 from specedit import Sampling, SpecEditError, models
 from specedit.decoding.encode import encode_text, make_request
 from specedit.decoding.sampling import Sampler
@@ -99,7 +99,7 @@ def main(
         raise click.UsageError(f"edits.toml has no edit of {chosen}.")
     bench = Bench(dtype, max_tokens)
     ways = SAMPLED if sampled else WAYS
-    about = bench.ways.about() | {"max_tokens": max_tokens}
+    about = described(bench.target) | {"max_tokens": max_tokens}
     file = out / f"{'sampled' if sampled else 'rewrite'}-{about['dtype']}.json"
     command = shlex.join(["python", *sys.argv])
     result = {"about": about, "date": f"{date.today()}", "command": command, "edits": {}}

@@ -264,26 +264,27 @@ class Ways:
             seconds.append(perf_counter() - begin)
         return {"bytes": sum(weights.values()), "bandwidth": 2 * _COPIED / min(seconds)}
 
-    def about(self) -> dict:
-        """The model and the machine."""
-        device = self.target.model.device
-        return {
-            "model": self.target.name.split()[0],
-            "dtype": str(self.target.model.dtype).removeprefix("torch."),
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-            "processor": processor(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "python": platform.python_version(),
-            **{package: version(package) for package in ("torch", "transformers", "specedit")},
-        }
-
 
 def _times(begin: float, arrivals: list[float]) -> dict:
     """Seconds to the last token, to the first, and between tokens (p50, p95; a pass brings its at once)."""
     seconds = perf_counter() - begin
     between = np.percentile(np.diff(arrivals), (50, 95)).tolist() if len(arrivals) > 1 else [0.0, 0.0]
     return {"seconds": seconds, "first": arrivals[0] - begin, "between": between}
+
+
+def described(target: HFTarget) -> dict:
+    """The model and the machine."""
+    device = target.model.device
+    return {
+        "model": target.name.split()[0],
+        "dtype": str(target.model.dtype).removeprefix("torch."),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        **{package: version(package) for package in ("torch", "transformers", "specedit")},
+    }
 
 
 def processor() -> str:

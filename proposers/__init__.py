@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 GROUP = "specedit.proposers"
 DEFAULT = ("structural", "predicted", "ngram")
-_READ = 1 << 17  # letters of references that are always read,
+_READ = 1 << 16  # letters of references that are always read,
 _READ_A_TOKEN = 8  # and of longer ones as many for every token of the prompt
 
 

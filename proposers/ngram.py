@@ -148,7 +148,7 @@ class _Continuations:
         for end in range(begin, len(history)):
             for order in _ORDERS:
                 if order <= end:
-                    context = (client, *history[end - order : end])
+                    context: tuple[str | int, ...] = (client, *history[end - order : end])
                     counts = self._counts.get(context)
                     if counts is None:
                         counts = self._counts[context] = _Followers()

@@ -283,7 +283,7 @@ class PredictedProposer(Proposer):
         return self._request.decode(history[max(self._start, end + 1 - tokens) : end + 1])
 
     def _under(self, line: str) -> list[int]:
-        """Places of the tokens that may begin the next line, if the answer writes this one in another form."""
+        """Places that the next line may begin at, if the answer writes this one in another form."""
         found = self._lines.find(line)
         if not found:
             return []

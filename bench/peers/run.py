@@ -34,6 +34,7 @@ from bench.count import CURVES, cases, default_tokenizer, seconds_of, table
 from bench.edits import Edit, load_edits
 from bench.markdown import RESULTS, head, keep, machine, row
 from bench.rewrite import Bench
+from bench.ways import described
 from specedit import Sampling, SpecEditError, default_model, models
 from specedit.decoding.cost import FixedCost
 from specedit.decoding.planner import Planner
@@ -230,7 +231,7 @@ def engines(
         found.append({"name": name, "engines": ways})
     for peer in peers:
         peer.end()
-    return found, absent, bench.ways.about()
+    return found, absent, described(bench.target)
 
 
 def _answer_here(

@@ -152,12 +152,13 @@ def pack(model: PreTrainedModel) -> None:
     for parent, name, layer in _layers(model, nn.Linear):
         siblings[parent, id(inputs.get(layer, layer))][name] = layer
     for (parent, _), layers in siblings.items():
+        replaced: Sequence[nn.Module]
         if upcast:
-            changed = [_made(UpcastLinear, layer.weight, layer.bias) for layer in layers.values()]
+            replaced = [_made(UpcastLinear, layer.weight, layer.bias) for layer in layers.values()]
         else:
-            changed = _packed(list(layers.values()))
-        for name, layer in zip(layers, changed, strict=True):
-            setattr(parent, name, layer)
+            replaced = _packed(list(layers.values()))
+        for name, new in zip(layers, replaced, strict=True):
+            setattr(parent, name, new)
     try:
         right = bool((_logits(model, ids) - before).norm() < _FAR * before.norm())
     except Exception:  # a model that was not made for it may fail in any way
