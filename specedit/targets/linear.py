@@ -4,8 +4,7 @@ in float32 where it has no instructions for the model's dtype."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TypeVar
 
@@ -145,13 +144,10 @@ def pack(model: PreTrainedModel) -> None:
     if model.device.type != "cpu" or model.dtype not in _DTYPES or not torch.backends.mkldnn.is_available():
         return
     ids = torch.tensor([[1, 2] * (_FEW // 2)])  # fewer rows are not upcast
-    with _reading(model) as inputs:
-        before = _logits(model, ids)
+    before, siblings = _read(model, ids)
     upcast = model.dtype != torch.float32 and _is_slow(model.dtype)
-    siblings = defaultdict[tuple[nn.Module, int], dict[str, nn.Linear]](dict)
-    for parent, name, layer in _layers(model, nn.Linear):
-        siblings[parent, id(inputs.get(layer, layer))][name] = layer
-    for (parent, _), layers in siblings.items():
+    while siblings:  # a weight goes as soon as it is laid out anew
+        (parent, _), layers = siblings.popitem()
         replaced: Sequence[nn.Module]
         if upcast:
             replaced = [_made(UpcastLinear, layer.weight, layer.bias) for layer in layers.values()]
@@ -185,19 +181,27 @@ def _is_slow(dtype: torch.dtype) -> bool:
     return seconds[1] > 2 * seconds[0]
 
 
-@contextmanager
-def _reading(model: nn.Module) -> Iterator[dict[nn.Module, Tensor]]:
-    """What the linear layers of a model read meanwhile."""
+def _read(
+    model: PreTrainedModel, ids: Tensor
+) -> tuple[Tensor, dict[tuple[nn.Module, int], dict[str, nn.Linear]]]:
+    """The logits of some tokens, and the linear layers by name: those of one parent that read the same input
+    together."""
     inputs: dict[nn.Module, Tensor] = {}
-    hooks = [
-        layer.register_forward_pre_hook(lambda layer, given: inputs.update({layer: given[0]}))
-        for _, _, layer in _layers(model, nn.Linear)
-    ]
+
+    def read(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
+        inputs.update(zip([layer], given, strict=False))
+
+    found = _layers(model, nn.Linear)
+    hooks = [layer.register_forward_pre_hook(read) for _, _, layer in found]
     try:
-        yield inputs
+        logits = _logits(model, ids)
     finally:
         for hook in hooks:
             hook.remove()
+    siblings = defaultdict[tuple[nn.Module, int], dict[str, nn.Linear]](dict)
+    for parent, name, layer in found:
+        siblings[parent, id(inputs.get(layer, layer))][name] = layer
+    return logits, siblings
 
 
 def _packed(layers: list[nn.Linear]) -> Sequence[nn.Module]:

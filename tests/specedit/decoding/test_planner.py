@@ -73,6 +73,18 @@ def test_what_is_always_right_is_drafted_long_where_that_is_free():
     assert len(tokens) == 255
 
 
+@given(
+    st.lists(st.floats(0, 0.5), min_size=9, max_size=9),
+    st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=40), max_size=10),
+)
+def test_what_is_not_weighed_would_not_have_paid(dearer, answers):
+    plan = planner(list(1 + np.cumsum(dearer)), Ones(), Rivals())
+    for answer in answers:
+        plan.learn(answer, 1, 1.0)
+        if not plan.propose([0], 255).tokens:
+            assert plan._best(plan._offers, 255)[0] == 0
+
+
 def test_what_is_always_right_is_drafted_wherever_that_is_faster():
     one_core = [0.075, 0.158, 0.183, 0.22, 0.276, 0.399, 0.637, 1.07, 1.71]  # two tokens cost twice one
     assert len(after(planner(one_core), [1] * 64, steps=20).tokens) > 30
